@@ -1,0 +1,1 @@
+"""Exactly-once stream processing as Dagster runs over Spark."""

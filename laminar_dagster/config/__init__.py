@@ -1,0 +1,1 @@
+"""Pipelines as their authors write them, read into frozen models."""

@@ -1,0 +1,1 @@
+"""The rules of epochs and checkpoints: no I/O, no clock, no randomness."""

@@ -1,0 +1,154 @@
+"""Every error the system raises, in one tree grouped by what the handler does.
+
+::
+
+    LaminarError
+    ├── RetryError      nothing happened; the same call may succeed later     exit 75
+    │   ├── StoreUnavailable   SourceUnavailable   SinkUnavailable   RegistryUnavailable
+    │   ├── CheckpointListFailed   ManifestWriteFailed   AcknowledgeFailed
+    │   └── TransactionInitFailed   ConnectionLost
+    ├── UnknownOutcome  it may have happened; read the durable fact, then decide  exit 75
+    │   ├── WriteOutcomeUnknown    (read the object back)
+    │   └── CommitOutcomeUnknown   (read the sink's ledger)
+    └── StopError       retrying cannot help
+        ├── UsageError       the caller or the configuration is wrong          exit 2
+        │   └── InvalidName   InvalidCheckpointId   InvalidConfig   AuthFailed
+        │       UnknownOperator   UnknownSource   InvalidState
+        ├── RefusedError     going on would lose or duplicate data             exit 3
+        │   └── RetentionExpired   SlotNotFound   SeekFailed   SourceReplaced   LedgerMismatch
+        │       OperatorMismatch   NonDeterministicOperator   ConditionsIgnored   EpochOutOfOrder
+        ├── IntegrityError   bytes are missing, damaged or not what they say   exit 4
+        │   └── MalformedDocument   UnsupportedVersion   InvalidManifest   ChecksumMismatch
+        │       ObjectMissing   DeltaWithoutBase   RestoreFailed   AllCheckpointsCorrupt
+        ├── FencedError      another writer holds the epoch                    exit 5
+        │   └── ObjectExists   EpochTaken   FencedOut
+        └── FailedError      anything else that ended the work                 exit 1
+            └── GateFailed   DecodeFailed   NoCheckpointAvailable   RecoveryTimeout
+                TransactionBeginFailed   TransactionAbortFailed   WriteFailed   BufferOverflow
+
+An error is a small record: ``kind`` is stable and meant for programs, the fields say where, the
+text says what happened and ``hint`` what to do. Errors pickle, because they cross process
+boundaries on Spark's executors.
+"""
+
+from laminar_dagster.core.errors.base import (
+    LaminarError,
+    RetryError,
+    StopError,
+    UnknownOutcome,
+)
+from laminar_dagster.core.errors.failures import (
+    AllCheckpointsCorrupt,
+    BufferOverflow,
+    ChecksumMismatch,
+    DecodeFailed,
+    DeltaWithoutBase,
+    EpochTaken,
+    FailedError,
+    FencedError,
+    FencedOut,
+    GateFailed,
+    IntegrityError,
+    InvalidManifest,
+    MalformedDocument,
+    NoCheckpointAvailable,
+    ObjectExists,
+    ObjectMissing,
+    RecoveryTimeout,
+    RestoreFailed,
+    TransactionAbortFailed,
+    TransactionBeginFailed,
+    UnsupportedVersion,
+    WriteFailed,
+)
+from laminar_dagster.core.errors.refusals import (
+    AuthFailed,
+    ConditionsIgnored,
+    EpochOutOfOrder,
+    InvalidCheckpointId,
+    InvalidConfig,
+    InvalidName,
+    InvalidState,
+    LedgerMismatch,
+    NonDeterministicOperator,
+    OperatorMismatch,
+    RefusedError,
+    RetentionExpired,
+    SeekFailed,
+    SlotNotFound,
+    SourceReplaced,
+    UnknownOperator,
+    UnknownSource,
+    UsageError,
+)
+from laminar_dagster.core.errors.transient import (
+    AcknowledgeFailed,
+    CheckpointListFailed,
+    CommitOutcomeUnknown,
+    ConnectionLost,
+    ManifestWriteFailed,
+    RegistryUnavailable,
+    SinkUnavailable,
+    SourceUnavailable,
+    StoreUnavailable,
+    TransactionInitFailed,
+    WriteOutcomeUnknown,
+)
+
+__all__ = [
+    "AcknowledgeFailed",
+    "AllCheckpointsCorrupt",
+    "AuthFailed",
+    "BufferOverflow",
+    "CheckpointListFailed",
+    "ChecksumMismatch",
+    "CommitOutcomeUnknown",
+    "ConditionsIgnored",
+    "ConnectionLost",
+    "DecodeFailed",
+    "DeltaWithoutBase",
+    "EpochOutOfOrder",
+    "EpochTaken",
+    "FailedError",
+    "FencedError",
+    "FencedOut",
+    "GateFailed",
+    "IntegrityError",
+    "InvalidCheckpointId",
+    "InvalidConfig",
+    "InvalidManifest",
+    "InvalidName",
+    "InvalidState",
+    "LaminarError",
+    "LedgerMismatch",
+    "MalformedDocument",
+    "ManifestWriteFailed",
+    "NoCheckpointAvailable",
+    "NonDeterministicOperator",
+    "ObjectExists",
+    "ObjectMissing",
+    "OperatorMismatch",
+    "RecoveryTimeout",
+    "RefusedError",
+    "RegistryUnavailable",
+    "RestoreFailed",
+    "RetentionExpired",
+    "RetryError",
+    "SeekFailed",
+    "SinkUnavailable",
+    "SlotNotFound",
+    "SourceReplaced",
+    "SourceUnavailable",
+    "StopError",
+    "StoreUnavailable",
+    "TransactionAbortFailed",
+    "TransactionBeginFailed",
+    "TransactionInitFailed",
+    "UnknownOperator",
+    "UnknownOutcome",
+    "UnknownSource",
+    "UnsupportedVersion",
+    "UsageError",
+    "WriteFailed",
+    "WriteOutcomeUnknown",
+]

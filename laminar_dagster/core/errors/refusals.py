@@ -1,0 +1,224 @@
+"""The caller is wrong, or going on would lose or duplicate data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from laminar_dagster.core.errors.base import StopError
+
+
+@dataclass(eq=False)
+class UsageError(StopError):
+    """The caller or the configuration is wrong."""
+
+    kind = "usage"
+    exit_code = 2
+
+
+@dataclass(eq=False)
+class InvalidName(UsageError, ValueError):
+    """A name that must not become part of a key.
+
+    Also a ``ValueError``, so that a decoder reports it with its place in the document.
+    """
+
+    noun: str
+    value: str
+    reason: str
+
+    kind = "invalid_name"
+    text = "{noun} {value!r} {reason}"
+    hint = "use letters, digits, '_', '-' and '.', at most 200 bytes"
+
+
+@dataclass(eq=False)
+class InvalidCheckpointId(UsageError, ValueError):
+    """A text that is not a UUID of version 7."""
+
+    value: str
+
+    kind = "invalid_checkpoint_id"
+    text = "{value!r} is not a checkpoint id"
+    hint = "a checkpoint id is a lower-case UUID of version 7; list them with `checkpoints list`"
+
+
+@dataclass(eq=False)
+class InvalidConfig(UsageError):
+    """A configuration file or option is wrong."""
+
+    where: str
+    problem: str
+    suggestion: str = ""
+
+    kind = "invalid_config"
+    text = "{where}: {problem}"
+    hint = "{suggestion}"
+
+
+@dataclass(eq=False)
+class AuthFailed(UsageError):
+    """A server refused the credentials."""
+
+    service: str
+    reason: str
+
+    kind = "auth_failed"
+    text = "{service} refused the credentials: {reason}"
+    hint = "check the user, the secret and what they are allowed to do"
+
+
+@dataclass(eq=False)
+class UnknownOperator(UsageError):
+    """No operator of that name."""
+
+    operator_id: str
+
+    kind = "unknown_operator"
+    text = "there is no operator {operator_id}"
+    hint = "`checkpoints show` lists the operators of a checkpoint"
+
+
+@dataclass(eq=False)
+class UnknownSource(UsageError):
+    """The checkpoint has offsets for a source that is not there."""
+
+    source_id: str
+
+    kind = "unknown_source"
+    text = "there is no source {source_id}"
+    hint = "`checkpoints show` lists the sources of a checkpoint"
+
+
+@dataclass(eq=False)
+class InvalidState(UsageError):
+    """A call that the object's state does not allow."""
+
+    subject: str
+    state: str
+    attempted: str
+
+    kind = "invalid_state"
+    text = "{subject} is {state}: cannot {attempted}"
+    hint = "this is a bug in the caller, please report it"
+
+
+@dataclass(eq=False)
+class RefusedError(StopError):
+    """Going on would lose or duplicate data."""
+
+    kind = "refused"
+    exit_code = 3
+
+
+@dataclass(eq=False)
+class RetentionExpired(RefusedError):
+    """The source no longer holds the records the next epoch has to start with."""
+
+    source_id: str
+    wanted: str
+    earliest: str
+
+    kind = "retention_expired"
+    text = "source {source_id} no longer holds {wanted}; the earliest it has is {earliest}"
+    hint = "restore the source, or accept the loss with `on_gap: earliest`, which is recorded"
+
+
+@dataclass(eq=False)
+class SlotNotFound(RefusedError):
+    """The replication slot the plan pinned is gone."""
+
+    source_id: str
+    slot: str
+
+    kind = "slot_not_found"
+    text = "source {source_id} has no replication slot {slot} any more"
+    hint = "changes may be lost; opt in to a new snapshot with `on_gap: snapshot`"
+
+
+@dataclass(eq=False)
+class SeekFailed(RefusedError):
+    """The source cannot be set to a checkpointed position."""
+
+    source_id: str
+    reason: str
+
+    kind = "seek_failed"
+    text = "source {source_id} cannot seek to its checkpoint: {reason}"
+    hint = "recover from an older checkpoint, or restore the source"
+
+
+@dataclass(eq=False)
+class SourceReplaced(RefusedError):
+    """The source has another identity than the one the plan pinned."""
+
+    source_id: str
+    expected: str
+    found: str
+
+    kind = "source_replaced"
+    text = "source {source_id} is not the one of the last epoch: expected {expected}, found {found}"
+    hint = "point the pipeline back at the original, or start a new pipeline on the new one"
+
+
+@dataclass(eq=False)
+class LedgerMismatch(RefusedError):
+    """A sink's ledger is at an epoch that no history of this store explains."""
+
+    sink_id: str
+    epoch: int
+    ledger: int
+
+    kind = "ledger_mismatch"
+    text = "sink {sink_id} is at epoch {ledger}, but epoch {epoch} is the one to commit"
+    hint = "the sink or the store was restored from a backup, or two pipelines share the sink"
+
+
+@dataclass(eq=False)
+class OperatorMismatch(RefusedError):
+    """The checkpoint's operators are not the pipeline's."""
+
+    missing_in_current: tuple[str, ...]
+    missing_in_checkpoint: tuple[str, ...]
+
+    kind = "operator_mismatch"
+    text = (
+        "the operators changed: only in the checkpoint {missing_in_current}, "
+        "only in the pipeline {missing_in_checkpoint}"
+    )
+    hint = "see what would happen to the state with `laminar plan`"
+
+
+@dataclass(eq=False)
+class NonDeterministicOperator(RefusedError):
+    """An operator could give another answer when it is run again."""
+
+    operator_id: str
+    reason: str
+
+    kind = "non_deterministic_operator"
+    text = "operator {operator_id} is not deterministic: {reason}"
+    hint = "use event time or epoch_time(); or allow it with `determinism: warn`"
+
+
+@dataclass(eq=False)
+class ConditionsIgnored(RefusedError):
+    """The store lets a second conditional write through, so it cannot hold checkpoints."""
+
+    store: str
+    reason: str
+
+    kind = "conditions_ignored"
+    text = "object store {store} does not honour conditional writes: {reason}"
+    hint = "use a store with If-None-Match and If-Match (AWS S3, MinIO, versitygw, …)"
+
+
+@dataclass(eq=False)
+class EpochOutOfOrder(RefusedError):
+    """The epoch's parent checkpoint does not exist."""
+
+    epoch: int
+    missing: int
+
+    kind = "epoch_out_of_order"
+    text = "epoch {epoch} cannot run: epoch {missing} has no committed checkpoint"
+    hint = "run epoch {missing} first"

@@ -1,0 +1,140 @@
+"""Errors after which the same work may be tried again, or has to be looked up first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from laminar_dagster.core.errors.base import RetryError, UnknownOutcome
+
+
+@dataclass(eq=False)
+class StoreUnavailable(RetryError):
+    """The object store did not answer, or answered that it cannot work now."""
+
+    store: str
+    reason: str
+
+    kind = "store_unavailable"
+    text = "object store {store} is away: {reason}"
+    hint = "check that the store is up and reachable, then run the command again"
+
+
+@dataclass(eq=False)
+class SourceUnavailable(RetryError):
+    """A source's server cannot be reached."""
+
+    source_id: str
+    reason: str
+
+    kind = "source_unavailable"
+    text = "source {source_id} is away: {reason}"
+    hint = "check that the server is up and reachable, then run the command again"
+
+
+@dataclass(eq=False)
+class SinkUnavailable(RetryError):
+    """A sink's server cannot be reached, and no transaction was open."""
+
+    sink_id: str
+    reason: str
+
+    kind = "sink_unavailable"
+    text = "sink {sink_id} is away: {reason}"
+    hint = "check that the server is up; the epoch is committed and this sink will catch up"
+
+
+@dataclass(eq=False)
+class RegistryUnavailable(RetryError):
+    """The schema registry cannot be reached and the schema is not cached."""
+
+    registry: str
+    reason: str
+
+    kind = "registry_unavailable"
+    text = "schema registry {registry} is away: {reason}"
+    hint = "check that the registry is up, then run the command again"
+
+
+@dataclass(eq=False)
+class CheckpointListFailed(RetryError):
+    """The checkpoints could not be listed."""
+
+    store: str
+    reason: str
+
+    kind = "checkpoint_list_failed"
+    text = "cannot list the checkpoints of {store}: {reason}"
+    hint = "check that the store is up and that the credentials may list it"
+
+
+@dataclass(eq=False)
+class ManifestWriteFailed(RetryError):
+    """The manifest could not be written. The epoch stays prepared and can be finished later."""
+
+    key: str
+    reason: str
+
+    kind = "manifest_write_failed"
+    text = "cannot write {key}: {reason}"
+    hint = "nothing is lost: the epoch is prepared, run it again to finish it"
+
+
+@dataclass(eq=False)
+class AcknowledgeFailed(RetryError):
+    """A source did not take the acknowledgement. Correctness does not depend on it."""
+
+    source_id: str
+    reason: str
+
+    kind = "acknowledge_failed"
+    text = "source {source_id} did not take the acknowledgement: {reason}"
+    hint = "the next epoch acknowledges again; only the source's own lag display is late"
+
+
+@dataclass(eq=False)
+class TransactionInitFailed(RetryError):
+    """A sink's transactions could not be initialised."""
+
+    sink_id: str
+    reason: str
+
+    kind = "transaction_init_failed"
+    text = "sink {sink_id} cannot initialise its transactions: {reason}"
+    hint = "check that the server is up and that its transactional id is used by one pipeline only"
+
+
+@dataclass(eq=False)
+class ConnectionLost(RetryError):
+    """A sink's connection broke before its commit was sent: the server rolls back."""
+
+    sink_id: str
+    reason: str
+
+    kind = "connection_lost"
+    text = "sink {sink_id} lost its connection before the commit: {reason}"
+    hint = "nothing was published; the commit is redone from staged output"
+
+
+@dataclass(eq=False)
+class WriteOutcomeUnknown(UnknownOutcome):
+    """A conditional write got no usable reply and the object could not be read back."""
+
+    key: str
+    reason: str
+
+    kind = "write_outcome_unknown"
+    text = "it is not known whether {key} was written: {reason}"
+    hint = "run the command again: it reads the object first and goes on from what it finds"
+
+
+@dataclass(eq=False)
+class CommitOutcomeUnknown(UnknownOutcome):
+    """A sink's commit got no usable reply, and its ledger could not be read."""
+
+    sink_id: str
+    epoch: int
+    reason: str
+
+    kind = "commit_outcome_unknown"
+    text = "it is not known whether sink {sink_id} committed epoch {epoch}: {reason}"
+    hint = "run the command again: it reads the sink's ledger first and goes on from what it finds"

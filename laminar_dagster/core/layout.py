@@ -1,0 +1,179 @@
+"""The only code that builds an object key.
+
+::
+
+    {base}/
+    ├── epochs/{epoch, 20 digits}/plan.json · prepared.json
+    └── checkpoints/
+        ├── {checkpoint id}/
+        │   ├── attempt.json · manifest.json
+        │   ├── operators/{operator}/{partition}.snap | .delta
+        │   ├── sources/{source}.offsets
+        │   ├── staged/{sink}/{file}
+        │   └── dead_letters/{source}/{file}
+        └── _latest
+
+Keys are relative to the store's base, with ``/`` between segments. Every segment is a constant or
+an identifier that was checked where it was made, so no key can leave the base.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from laminar_dagster.core.errors import InvalidCheckpointId, InvalidName
+from laminar_dagster.core.ids import (
+    MAX_EPOCH,
+    CheckpointId,
+    EpochNumber,
+    FileName,
+    OperatorId,
+    PartitionId,
+    SinkId,
+    SourceId,
+)
+
+EPOCHS: Final = "epochs/"
+CHECKPOINTS: Final = "checkpoints/"
+LATEST: Final = "checkpoints/_latest"
+
+
+# --- paths within a checkpoint's folder, as manifests name them --------------------------------
+
+
+def snapshot_path(operator: OperatorId, partition: PartitionId) -> str:
+    """A full snapshot of one partition of an operator's state."""
+    return f"operators/{operator}/{partition:d}.snap"
+
+
+def delta_path(operator: OperatorId, partition: PartitionId) -> str:
+    """What one epoch changed in one partition of an operator's state."""
+    return f"operators/{operator}/{partition:d}.delta"
+
+
+def offsets_path(source: SourceId) -> str:
+    """Where a source stood at the end of the epoch."""
+    return f"sources/{source}.offsets"
+
+
+def staged_path(sink: SinkId, file: FileName) -> str:
+    """A file of output that waits for a sink to commit it."""
+    return f"staged/{sink}/{file}"
+
+
+def dead_letter_path(source: SourceId, file: FileName) -> str:
+    """A file of records that could not be decoded."""
+    return f"dead_letters/{source}/{file}"
+
+
+# --- keys ---------------------------------------------------------------------------------------
+
+
+def checkpoint_folder(checkpoint: CheckpointId) -> str:
+    """The prefix of everything one attempt writes."""
+    return f"checkpoints/{checkpoint}/"
+
+
+def checkpoint_key(checkpoint: CheckpointId, path: str) -> str:
+    """The key of a path that a manifest names.
+
+    Raises:
+        InvalidName: The path is none that this module builds.
+    """
+    check_path(path)
+    return f"checkpoints/{checkpoint}/{path}"
+
+
+def manifest_key(checkpoint: CheckpointId) -> str:
+    """The manifest: the checkpoint exists if and only if this object does."""
+    return f"checkpoints/{checkpoint}/manifest.json"
+
+
+def attempt_key(checkpoint: CheckpointId) -> str:
+    """The first object of an attempt: which epoch it is for."""
+    return f"checkpoints/{checkpoint}/attempt.json"
+
+
+def plan_key(epoch: EpochNumber) -> str:
+    """The plan of an epoch."""
+    return f"epochs/{epoch:020d}/plan.json"
+
+
+def prepared_key(epoch: EpochNumber) -> str:
+    """The record that names an epoch's winning attempt."""
+    return f"epochs/{epoch:020d}/prepared.json"
+
+
+def epoch_start(epoch: EpochNumber) -> str:
+    """A key that sorts just before everything of an epoch, to list from there on."""
+    return f"epochs/{epoch:020d}/"
+
+
+# --- reading keys back --------------------------------------------------------------------------
+
+
+class EpochKey(NamedTuple):
+    """What a key below ``epochs/`` stands for."""
+
+    epoch: EpochNumber
+    is_plan: bool
+
+
+def parse_epoch_key(key: str) -> EpochKey | None:
+    """What a key below ``epochs/`` stands for, or None for a stranger."""
+    match key.split("/"):
+        case ["epochs", number, "plan.json" | "prepared.json" as name] if _is_epoch(number):
+            return EpochKey(EpochNumber(int(number)), name == "plan.json")
+        case _:
+            return None
+
+
+def parse_checkpoint_key(key: str) -> tuple[CheckpointId, str] | None:
+    """The checkpoint and path of a key below ``checkpoints/``, or None for a stranger."""
+    root, _, rest = key.partition("/")
+    folder, _, path = rest.partition("/")
+    if root != "checkpoints" or not path:
+        return None
+    try:
+        return CheckpointId(folder), path
+    except InvalidCheckpointId:
+        return None
+
+
+def is_manifest_path(path: str) -> bool:
+    """Whether a path within a checkpoint's folder is its manifest."""
+    return path == "manifest.json"
+
+
+def is_attempt_path(path: str) -> bool:
+    """Whether a path within a checkpoint's folder is the record of its attempt."""
+    return path == "attempt.json"
+
+
+def check_path(path: str) -> None:
+    """Refuse a path within a checkpoint's folder that this module does not build.
+
+    Raises:
+        InvalidName: with the path.
+    """
+    match path.split("/"):
+        case ["operators", operator, file]:
+            stem, _, suffix = file.rpartition(".")
+            if suffix in ("snap", "delta") and stem.isascii() and stem.isdigit():
+                OperatorId(operator), PartitionId(int(stem[:20]))
+                if str(int(stem[:20])) == stem:
+                    return
+        case ["sources", file] if file.endswith(".offsets"):
+            SourceId(file.removesuffix(".offsets"))
+            return
+        case ["staged", sink, file]:
+            SinkId(sink), FileName(file)
+            return
+        case ["dead_letters", source, file]:
+            SourceId(source), FileName(file)
+            return
+    raise InvalidName("path", path[:200], "is none of a checkpoint's paths")
+
+
+def _is_epoch(text: str) -> bool:
+    return len(text) == 20 and text.isascii() and text.isdigit() and int(text) <= MAX_EPOCH

@@ -1,0 +1,359 @@
+"""The manifest: a checkpoint exists if and only if its manifest does.
+
+It names every file of the state with size and SHA-256, where each source stands, and what each
+sink is to commit. It stands alone: files that an earlier checkpoint wrote are named here too, with
+their origin, so a reader needs one manifest and the collector no walk through old ones.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import chain
+from typing import Annotated
+
+from msgspec import Meta, field, structs
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.document import (
+    FORMAT_VERSION,
+    Document,
+    Natural,
+    Record,
+    Sha256,
+    Text,
+    Timestamp,
+    require_utc,
+)
+from laminar_dagster.core.errors import (
+    DeltaWithoutBase,
+    InvalidManifest,
+    InvalidName,
+    UnsupportedVersion,
+)
+from laminar_dagster.core.ids import (
+    GENESIS,
+    CheckpointId,
+    EpochNumber,
+    OperatorId,
+    PartitionId,
+    PipelineName,
+    SinkId,
+    SourceId,
+)
+from laminar_dagster.core.offsets import Gap, SourcePosition, lane_of
+
+Micros = Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)]
+
+
+class Origin(Record, frozen=True, kw_only=True):
+    """The earlier checkpoint that wrote a file, and its epoch."""
+
+    checkpoint_id: CheckpointId
+    epoch: EpochNumber
+
+
+class PartitionSnapshotEntry(Record, frozen=True, kw_only=True):
+    """One file of one partition of an operator's state.
+
+    Attributes:
+        path: Within the folder of the checkpoint that wrote it.
+        is_incremental: Whether it needs the files of this partition that stand before it.
+        origin: Who wrote it; None for this checkpoint.
+        event_time: The smallest and largest window end in the file, in microseconds, so that
+            readers skip files and the collector sees when all of its windows are closed.
+    """
+
+    partition_id: PartitionId
+    path: Text
+    size_bytes: Natural
+    sha256: Sha256
+    is_incremental: bool = False
+    rows: Natural | None = None
+    event_time: tuple[Micros, Micros] | None = None
+    origin: Origin | None = None
+
+
+class OperatorSnapshotEntry(Record, frozen=True, kw_only=True):
+    """The state of one operator: for each partition a full file, then deltas in epoch order."""
+
+    operator_id: OperatorId
+    operator_type: Text
+    state_backend: Text
+    partitions: tuple[PartitionSnapshotEntry, ...]
+    schema_fingerprint: Text | None = None
+
+
+class SourceOffsetEntry(Record, frozen=True, kw_only=True):
+    """Where a source stands after the epoch: one position for each of its partitions.
+
+    Attributes:
+        watermarks: One for each position, in microseconds; None before the first event.
+        gaps: Every loss that was ever accepted for this source.
+    """
+
+    source_id: SourceId
+    positions: tuple[SourcePosition, ...]
+    path: Text
+    watermarks: tuple[Micros | None, ...] = ()
+    schema_fingerprint: Text | None = None
+    gaps: tuple[Gap, ...] = ()
+
+
+class FileEntry(Record, frozen=True, kw_only=True):
+    """A file that this checkpoint wrote."""
+
+    path: Text
+    size_bytes: Natural
+    sha256: Sha256
+    rows: Natural
+
+
+class SinkEntry(Record, frozen=True, kw_only=True):
+    """What a sink is to commit for this epoch.
+
+    Attributes:
+        joined_at: The first epoch the sink took part in; its ledger starts just before.
+        output_sha256: Of the rows, however they are cut into files: the same on every re-run.
+    """
+
+    sink_id: SinkId
+    joined_at: EpochNumber
+    files: tuple[FileEntry, ...]
+    output_sha256: Sha256
+    schema_fingerprint: Text | None = None
+
+
+class DeadLetterEntry(Record, frozen=True, kw_only=True):
+    """The records of a source that could not be decoded in this epoch."""
+
+    source_id: SourceId
+    files: tuple[FileEntry, ...]
+
+
+class RecordCounts(Record, frozen=True, kw_only=True):
+    """Record accounting: every record that was read ended in exactly one of the others."""
+
+    read: Natural = 0
+    processed: Natural = 0
+    filtered: Natural = 0
+    dead_lettered: Natural = 0
+    late: Natural = 0
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether nothing got lost on the way."""
+        return self.read == self.processed + self.filtered + self.dead_lettered + self.late
+
+
+class CheckpointManifest(Document, frozen=True, kw_only=True):
+    """The commit point of an epoch's state and offsets.
+
+    Attributes:
+        plan_checksum: Of the plan that was carried out.
+        started_at: When the winning attempt began.
+        completed_at: When its work was complete and prepared for commit.
+        total_size_bytes: Of all state files the manifest names.
+        is_unaligned: Always false for epochs, which are aligned by construction.
+        watermark: The pipeline's, in microseconds.
+    """
+
+    checkpoint_id: CheckpointId
+    epoch: EpochNumber
+    pipeline: PipelineName
+    fingerprint: Text
+    plan_checksum: Sha256
+    previous_checkpoint_id: CheckpointId | None
+    started_at: Timestamp
+    completed_at: Timestamp
+    total_size_bytes: Natural
+    operators: tuple[OperatorSnapshotEntry, ...] = ()
+    sources: tuple[SourceOffsetEntry, ...] = ()
+    sinks: tuple[SinkEntry, ...] = ()
+    dead_letters: tuple[DeadLetterEntry, ...] = ()
+    counts: RecordCounts = RecordCounts()
+    watermark: Micros | None = None
+    is_unaligned: bool = False
+    metadata: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse times that have more than one spelling."""
+        require_utc("started_at", self.started_at)
+        require_utc("completed_at", self.completed_at)
+
+    def files(self) -> Iterator[tuple[str, int, str]]:
+        """The key, size and SHA-256 of every file the checkpoint consists of."""
+        for operator in self.operators:
+            for part in operator.partitions:
+                home = part.origin.checkpoint_id if part.origin else self.checkpoint_id
+                yield layout.checkpoint_key(home, part.path), part.size_bytes, part.sha256
+        written = [entry.files for entry in self.sinks]
+        written += [entry.files for entry in self.dead_letters]
+        for file in chain.from_iterable(written):
+            key = layout.checkpoint_key(self.checkpoint_id, file.path)
+            yield key, file.size_bytes, file.sha256
+
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd but harmless."""
+        if self.completed_at < self.started_at:
+            return ("completed_at is before started_at: the machine's clock was set back",)
+        return ()
+
+    def validate(self) -> None:
+        """Check that the manifest does not contradict itself.
+
+        Raises:
+            UnsupportedVersion: Another format.
+            InvalidManifest: Says what is wrong.
+            DeltaWithoutBase: A partition's files do not begin with a full one.
+        """
+        if self.version != FORMAT_VERSION:
+            raise UnsupportedVersion("manifest", self.version, FORMAT_VERSION)
+        problem = next(_problems(self), None)
+        if problem:
+            raise InvalidManifest(self.checkpoint_id, problem)
+        for operator in self.operators:
+            _check_chains(self, operator)
+
+
+def _problems(manifest: CheckpointManifest) -> Iterator[str]:
+    if manifest.epoch == GENESIS:
+        yield "epochs are numbered from 1"
+    if not manifest.operators and not manifest.sources:
+        yield "it has neither operators nor sources"
+    for noun, names in (
+        ("operator", [entry.operator_id for entry in manifest.operators]),
+        ("source", [entry.source_id for entry in manifest.sources]),
+        ("sink", [entry.sink_id for entry in manifest.sinks]),
+        ("dead letters of source", [entry.source_id for entry in manifest.dead_letters]),
+    ):
+        if len(set(names)) != len(names):
+            yield f"it names a {noun} twice"
+    for source in manifest.sources:
+        yield from _problems_of_source(source)
+    for sink in manifest.sinks:
+        if not GENESIS < sink.joined_at <= manifest.epoch:
+            yield f"sink {sink.sink_id} joins after the epoch that already uses it"
+        yield from _problems_of_files(sink.files, f"staged/{sink.sink_id}/")
+    for letters in manifest.dead_letters:
+        yield from _problems_of_files(letters.files, f"dead_letters/{letters.source_id}/")
+    sizes = sum(part.size_bytes for entry in manifest.operators for part in entry.partitions)
+    if manifest.total_size_bytes != sizes:
+        yield f"total_size_bytes is {manifest.total_size_bytes}, the files add up to {sizes}"
+    if not manifest.counts.is_balanced:
+        yield "the record counts do not add up"
+
+
+def _problems_of_source(source: SourceOffsetEntry) -> Iterator[str]:
+    if source.path != layout.offsets_path(source.source_id):
+        yield f"source {source.source_id} has the path {source.path!r}"
+    lanes = {lane_of(position) for position in source.positions}
+    if len(lanes) != len(source.positions):
+        yield f"source {source.source_id} has two positions in one partition"
+    if source.watermarks and len(source.watermarks) != len(source.positions):
+        yield f"source {source.source_id} needs one watermark for each position"
+
+
+def _problems_of_files(files: tuple[FileEntry, ...], folder: str) -> Iterator[str]:
+    paths = [file.path for file in files]
+    if len(set(paths)) != len(paths):
+        yield f"it names a file below {folder} twice"
+    for path in paths:
+        try:
+            layout.check_path(path)
+        except InvalidName as error:
+            yield str(error)
+        if not path.startswith(folder):
+            yield f"the path {path!r} is not below {folder}"
+
+
+def _check_chains(manifest: CheckpointManifest, operator: OperatorSnapshotEntry) -> None:
+    chains: defaultdict[PartitionId, list[PartitionSnapshotEntry]] = defaultdict(list)
+    for part in operator.partitions:
+        chains[part.partition_id].append(part)
+    for partition, files in chains.items():
+        names = (
+            layout.snapshot_path(operator.operator_id, partition),
+            layout.delta_path(operator.operator_id, partition),
+        )
+        epoch = GENESIS
+        for part in files:
+            # A delta may stand first, as full, once all windows below it are closed and dropped.
+            if part.path not in names[1 if part.is_incremental else 0 :]:
+                raise InvalidManifest(
+                    manifest.checkpoint_id,
+                    f"operator {operator.operator_id} has the path {part.path!r}",
+                )
+            written = part.origin.epoch if part.origin else manifest.epoch
+            if written <= epoch or written > manifest.epoch:
+                raise InvalidManifest(
+                    manifest.checkpoint_id,
+                    f"operator {operator.operator_id}, partition {partition}: "
+                    f"files are not in epoch order",
+                )
+            if part.is_incremental != (epoch != GENESIS):
+                raise DeltaWithoutBase(operator.operator_id, partition)
+            epoch = written
+
+
+class ManifestBuilder:
+    """Collects the parts of a manifest. Each call returns a new builder."""
+
+    def __init__(self, template: CheckpointManifest) -> None:
+        """Start from a manifest without parts."""
+        self._manifest = template
+
+    def add_operator(self, entry: OperatorSnapshotEntry) -> ManifestBuilder:
+        """With the state of one more operator."""
+        return self._with(operators=(*self._manifest.operators, entry))
+
+    def add_source(self, entry: SourceOffsetEntry) -> ManifestBuilder:
+        """With the position of one more source."""
+        return self._with(sources=(*self._manifest.sources, entry))
+
+    def add_sink(self, entry: SinkEntry) -> ManifestBuilder:
+        """With the output for one more sink."""
+        return self._with(sinks=(*self._manifest.sinks, entry))
+
+    def add_dead_letters(self, entry: DeadLetterEntry) -> ManifestBuilder:
+        """With the bad records of one more source."""
+        return self._with(dead_letters=(*self._manifest.dead_letters, entry))
+
+    def counts(self, counts: RecordCounts) -> ManifestBuilder:
+        """With the record accounting."""
+        return self._with(counts=counts)
+
+    def watermark(self, micros: int | None) -> ManifestBuilder:
+        """With the pipeline's watermark."""
+        return self._with(watermark=micros)
+
+    def unaligned(self, is_unaligned: bool) -> ManifestBuilder:
+        """Marked as taken in unaligned mode."""
+        return self._with(is_unaligned=is_unaligned)
+
+    def metadata(self, key: str, value: str) -> ManifestBuilder:
+        """With one more free entry."""
+        return self._with(metadata={**self._manifest.metadata, key: value})
+
+    def build(self) -> CheckpointManifest:
+        """The manifest, with its size added up, parts in the order of their names, validated.
+
+        Raises:
+            InvalidManifest: The parts contradict each other.
+        """
+        parts = self._manifest
+        manifest = structs.replace(
+            parts,
+            operators=tuple(sorted(parts.operators, key=lambda entry: entry.operator_id)),
+            sources=tuple(sorted(parts.sources, key=lambda entry: entry.source_id)),
+            sinks=tuple(sorted(parts.sinks, key=lambda entry: entry.sink_id)),
+            dead_letters=tuple(sorted(parts.dead_letters, key=lambda entry: entry.source_id)),
+            total_size_bytes=sum(
+                part.size_bytes for entry in parts.operators for part in entry.partitions
+            ),
+        )
+        manifest.validate()
+        return manifest
+
+    def _with(self, **changes: object) -> ManifestBuilder:
+        return ManifestBuilder(structs.replace(self._manifest, **changes))

@@ -1,0 +1,230 @@
+"""Where a source stands: positions, offsets, half-open ranges, and the identity of a source.
+
+A position is a tagged union with one variant for each family of sources. No field has a default:
+a missing offset is an error, because 0 would re-read or skip everything.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, assert_never
+
+from msgspec import Meta
+
+from laminar_dagster.core.document import (
+    Document,
+    Natural,
+    Record,
+    Text,
+    decode_part,
+    encode_part,
+)
+from laminar_dagster.core.ids import CheckpointId, EpochNumber, SourceId
+
+UInt64 = Annotated[int, Meta(ge=0)]
+KafkaPartition = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+_BINLOG_FILE: Final = re.compile(r".+\.[0-9]+")
+
+
+class _Position(Record, frozen=True, kw_only=True, tag_field="type"):
+    """A place in one partition of a source."""
+
+
+class KafkaPosition(_Position, frozen=True, kw_only=True, tag="kafka"):
+    """The next offset to read of a topic's partition."""
+
+    topic: Text
+    partition: KafkaPartition
+    offset: Natural
+
+
+class PostgresPosition(_Position, frozen=True, kw_only=True, tag="postgres_cdc"):
+    """The log sequence number up to which a replication slot has been read."""
+
+    lsn: UInt64
+    slot: Text
+
+    def __post_init__(self) -> None:
+        """Check what the JSON schema cannot say: a limit above 63 bits."""
+        _require_64_bits("lsn", self.lsn)
+
+
+class MysqlPosition(_Position, frozen=True, kw_only=True, tag="mysql_cdc"):
+    """A place in the binary log; with the GTID set executed up to there, where there is one."""
+
+    binlog_file: Text
+    binlog_position: UInt64
+    gtid_set: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check what the JSON schema cannot say."""
+        _require_64_bits("binlog_position", self.binlog_position)
+        if not _BINLOG_FILE.fullmatch(self.binlog_file):
+            raise ValueError("`binlog_file` must end with the log's number")
+
+
+class FilePosition(_Position, frozen=True, kw_only=True, tag="file"):
+    """The next byte to read of a file."""
+
+    path: Text
+    byte_offset: UInt64
+
+    def __post_init__(self) -> None:
+        """Check what the JSON schema cannot say."""
+        _require_64_bits("byte_offset", self.byte_offset)
+        if "\0" in self.path:
+            raise ValueError("`path` must not hold NUL")
+
+
+class CustomPosition(_Position, frozen=True, kw_only=True, tag="custom"):
+    """A position of somebody's own source.
+
+    The bytes must sort as the stream runs; a big-endian number does.
+    """
+
+    source_type: Text
+    position_bytes: bytes
+
+
+SourcePosition = KafkaPosition | PostgresPosition | MysqlPosition | FilePosition | CustomPosition
+
+
+def lane_of(position: SourcePosition) -> tuple[str | int, ...]:
+    """The partition of the source that a position belongs to."""
+    match position:
+        case KafkaPosition(topic=topic, partition=partition):
+            return ("kafka", topic, partition)
+        case PostgresPosition(slot=slot):
+            return ("postgres_cdc", slot)
+        case MysqlPosition():
+            return ("mysql_cdc",)
+        case FilePosition(path=path):
+            return ("file", path)
+        case CustomPosition(source_type=source_type):
+            return ("custom", source_type)
+        case _:
+            assert_never(position)
+
+
+def progress_of(position: SourcePosition) -> tuple[Any, ...]:
+    """How far along its lane a position is: later ones compare greater."""
+    match position:
+        case KafkaPosition(offset=offset):
+            return (offset,)
+        case PostgresPosition(lsn=lsn):
+            return (lsn,)
+        case MysqlPosition(binlog_file=file, binlog_position=offset):
+            # The number grows past its six digits, so the text does not sort.
+            return (int(file.rpartition(".")[2]), offset)
+        case FilePosition(byte_offset=offset):
+            return (offset,)
+        case CustomPosition(position_bytes=data):
+            return (data,)
+        case _:
+            assert_never(position)
+
+
+def position_to_json(position: SourcePosition) -> bytes:
+    """The canonical JSON of a position."""
+    return encode_part(position)
+
+
+def position_from_json(data: bytes) -> SourcePosition:
+    """Read a position.
+
+    Raises:
+        MalformedDocument: names the missing, wrong or unknown member, or the unknown type.
+    """
+    position: SourcePosition = decode_part(data, SourcePosition, "source position")  # type: ignore[arg-type]
+    return position
+
+
+class SourceOffset(Record, frozen=True, kw_only=True):
+    """A source's position in one of its partitions."""
+
+    source_id: SourceId
+    position: SourcePosition
+
+
+class SourceOffsets(Document, frozen=True, kw_only=True):
+    """The file of a checkpoint that says where one source stands, to seek without the manifest.
+
+    It names its checkpoint, so that a file swapped with another epoch's is noticed.
+    """
+
+    source_id: SourceId
+    epoch: EpochNumber
+    checkpoint_id: CheckpointId
+    positions: tuple[SourcePosition, ...]
+
+
+class SourceRange(Record, frozen=True, kw_only=True):
+    """The half-open range [start, end) of one partition that an epoch reads."""
+
+    start: SourcePosition
+    end: SourcePosition
+
+    def __post_init__(self) -> None:
+        """Refuse a range across partitions, or one that runs backwards."""
+        if lane_of(self.start) != lane_of(self.end):
+            raise ValueError(f"a range must stay in one partition: {self.start} and {self.end}")
+        if progress_of(self.end) < progress_of(self.start):
+            raise ValueError(f"a range must not run backwards: {self.start} to {self.end}")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to read."""
+        return progress_of(self.start) == progress_of(self.end)
+
+
+class Gap(Record, frozen=True, kw_only=True):
+    """Records that were lost before they could be read, accepted by an explicit setting."""
+
+    lost: SourceRange
+    reason: Text
+
+
+# --- what a source is: pinned by a plan, so that a look-alike is found --------------------------
+
+
+class KafkaIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="kafka"):
+    """The cluster, and the id of each topic: a topic created anew has another one."""
+
+    cluster_id: Text
+    topic_ids: dict[str, str]
+
+
+class PostgresIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="postgres_cdc"):
+    """The database cluster, its timeline, and the slot."""
+
+    system_id: Text
+    timeline: Natural
+    slot: Text
+
+
+class MysqlIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="mysql_cdc"):
+    """The server that wrote the binary log."""
+
+    server_uuid: Text
+
+
+class FileIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="file"):
+    """For each file by path, a fingerprint that growth does not change."""
+
+    fingerprints: dict[str, str]
+
+
+class CustomIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="custom"):
+    """Whatever tells somebody's own source from another."""
+
+    source_type: Text
+    identity: str
+
+
+SourceIdentity = KafkaIdentity | PostgresIdentity | MysqlIdentity | FileIdentity | CustomIdentity
+
+
+def _require_64_bits(name: str, value: int) -> None:
+    if not 0 <= value < 2**64:
+        raise ValueError(f"`{name}` must be between 0 and 2^64 - 1")

@@ -1,0 +1,99 @@
+"""The plan of an epoch: what it reads, and the only "now" it may use.
+
+A plan is written once, before anything is read. Every attempt at the epoch reads the same plan, so
+every attempt computes the same answer.
+"""
+
+from __future__ import annotations
+
+from laminar_dagster.core.document import (
+    Document,
+    Record,
+    Sha256,
+    Text,
+    Timestamp,
+    require_utc,
+)
+from laminar_dagster.core.ids import (
+    GENESIS,
+    CheckpointId,
+    EpochNumber,
+    PipelineName,
+    SinkId,
+    SourceId,
+)
+from laminar_dagster.core.offsets import (
+    Gap,
+    SourceIdentity,
+    SourcePosition,
+    SourceRange,
+    lane_of,
+)
+
+
+class ParentCheckpoint(Record, frozen=True, kw_only=True):
+    """The checkpoint an epoch builds on, by content: a damaged parent is noticed."""
+
+    checkpoint_id: CheckpointId
+    epoch: EpochNumber
+    manifest_checksum: Sha256
+
+
+class SourcePlan(Record, frozen=True, kw_only=True):
+    """What an epoch reads of one source."""
+
+    source_id: SourceId
+    identity: SourceIdentity
+    ranges: tuple[SourceRange, ...]
+    idle: tuple[SourcePosition, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a partition that is planned twice, or idle without being planned."""
+        lanes = [lane_of(part.start) for part in self.ranges]
+        if len(set(lanes)) != len(lanes):
+            raise ValueError(f"source {self.source_id} plans a partition twice")
+        if not {lane_of(position) for position in self.idle} <= set(lanes):
+            raise ValueError(f"source {self.source_id} has an idle partition it does not plan")
+
+
+class SinkPlan(Record, frozen=True, kw_only=True):
+    """A sink that takes part in the epoch, and the first epoch it took part in."""
+
+    sink_id: SinkId
+    joined_at: EpochNumber
+
+
+class EpochPlan(Document, frozen=True, kw_only=True):
+    """Everything an attempt needs to know, fixed before the first record is read.
+
+    Attributes:
+        plan_id: Tells this writer's plan from another's.
+        clock: The logical clock; the job may use no other.
+        fingerprint: Of the pipeline's code and configuration.
+        parent: The checkpoint it builds on; None for the first epoch.
+    """
+
+    plan_id: CheckpointId
+    pipeline: PipelineName
+    epoch: EpochNumber
+    clock: Timestamp
+    fingerprint: Text
+    parent: ParentCheckpoint | None
+    sources: tuple[SourcePlan, ...]
+    sinks: tuple[SinkPlan, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a plan that contradicts itself."""
+        require_utc("clock", self.clock)
+        if self.epoch == GENESIS:
+            raise ValueError("epochs are numbered from 1")
+        above = self.parent.epoch if self.parent else GENESIS
+        if self.epoch != above + 1:
+            raise ValueError(f"epoch {self.epoch} cannot build on epoch {above}")
+        if len({source.source_id for source in self.sources}) != len(self.sources):
+            raise ValueError("a source is planned twice")
+        if len({sink.sink_id for sink in self.sinks}) != len(self.sinks):
+            raise ValueError("a sink is planned twice")
+        if any(not GENESIS < sink.joined_at <= self.epoch for sink in self.sinks):
+            raise ValueError("a sink joins after the epoch that already uses it")

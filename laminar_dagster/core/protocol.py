@@ -1,0 +1,200 @@
+"""The protocol of an epoch: durable facts in, the next step out.
+
+    1  Plan            epochs/N/plan.json exists: ranges, clock, parent, identities are fixed
+    2  Compute         an attempt has written its state and its staged output
+    3  Gate            contracts and record accounting have passed
+    4  Prepare         epochs/N/prepared.json exists: one attempt has won
+    5  WriteManifest   the winner's manifest exists: THE COMMIT POINT of state and offsets
+    6  CommitSinks     each sink's own ledger is at N
+    7  MoveLatest      checkpoints/_latest points at the checkpoint, or past it
+    8  Acknowledge     the sources know how far they were read
+    9  Collect         what nothing reaches any more is gone
+
+Going forward and recovering are this one function. Every step is idempotent and leaves a fact that
+the next call sees; a process that dies anywhere is continued by any other from the same facts.
+Steps 2 and 3 leave nothing that others may rely on: until an attempt is prepared, only the process
+that made it can go on with it, and everybody else computes again under a name of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from laminar_dagster.core.errors import (
+    EpochOutOfOrder,
+    EpochTaken,
+    GateFailed,
+    LedgerMismatch,
+    StopError,
+)
+from laminar_dagster.core.ids import CheckpointId, EpochNumber, SinkId
+
+
+@dataclass(frozen=True, slots=True)
+class SinkFact:
+    """How far a sink's ledger says it is; None when it could not be read."""
+
+    sink_id: SinkId
+    ledger: EpochNumber | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFacts:
+    """What is known of an epoch.
+
+    Attributes:
+        latest: The epoch ``_latest`` points at; 0 before the first.
+        newest: The newest epoch with a manifest.
+        planned: Whether the plan exists.
+        winner: The attempt that ``prepared.json`` names.
+        attempt: This process's own finished attempt.
+        gate: This attempt's verdict: None before, True when passed, the failure otherwise.
+        sinks: Of the manifest, with their ledgers.
+        acknowledged: Whether this process has told the sources.
+        collected: Whether this process has collected garbage.
+    """
+
+    epoch: EpochNumber
+    latest: EpochNumber
+    newest: EpochNumber
+    planned: bool = False
+    winner: CheckpointId | None = None
+    attempt: CheckpointId | None = None
+    gate: Literal[True] | GateFailed | None = None
+    sinks: tuple[SinkFact, ...] = ()
+    acknowledged: bool = False
+    collected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Step 1. Fix what the epoch reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Step 2. Run the job under a new attempt's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Step 3. Check what the attempt staged."""
+
+    attempt: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Step 4. Try to make the attempt the winner."""
+
+    attempt: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class WriteManifest:
+    """Step 5. Commit state and offsets."""
+
+    winner: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSinks:
+    """Step 6. Redo the staged output in these sinks, side by side."""
+
+    sinks: tuple[SinkId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLatest:
+    """Step 7. Every sink has confirmed: point at this checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Step 8. Tell the sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Step 9. Remove what nothing reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Nothing is left to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitSinks:
+    """These sinks are away, or still behind with an earlier epoch. Come back later."""
+
+    sinks: tuple[SinkId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """Going on would be wrong. The error says why."""
+
+    error: StopError
+
+
+Forward = Plan | Compute | Gate | Prepare | WriteManifest | CommitSinks
+Afterwards = MoveLatest | Acknowledge | Collect | Finished
+Step = Forward | Afterwards | AwaitSinks | Halt
+
+
+def next_step(facts: EpochFacts) -> Step:
+    """What to do now. Pure: the same facts always give the same step."""
+    if facts.attempt and facts.winner and facts.attempt != facts.winner:
+        return Halt(EpochTaken(facts.epoch, facts.winner))
+    if facts.latest >= facts.epoch:
+        return _after_latest(facts)
+    if facts.newest >= facts.epoch:
+        return _after_manifest(facts)
+    if facts.newest < facts.epoch - 1:
+        return Halt(EpochOutOfOrder(facts.epoch, facts.newest + 1))
+    if facts.winner:
+        return WriteManifest(facts.winner)
+    if not facts.planned:
+        return Plan()
+    if not facts.attempt:
+        return Compute()
+    match facts.gate:
+        case None:
+            return Gate(facts.attempt)
+        case True:
+            return Prepare(facts.attempt)
+        case GateFailed() as failure:
+            return Halt(failure)
+
+
+def _after_manifest(facts: EpochFacts) -> Step:
+    """Sinks commit in epoch order, each at its own pace; a slow one holds back no other."""
+    ready, waiting = [], []
+    for sink in facts.sinks:
+        if sink.ledger is None:
+            waiting.append(sink.sink_id)
+        elif sink.ledger > facts.newest:
+            # No manifest explains it: the store was set back, or somebody shares the sink.
+            return Halt(LedgerMismatch(sink.sink_id, facts.epoch, sink.ledger))
+        elif sink.ledger == facts.epoch - 1:
+            ready.append(sink.sink_id)
+        elif sink.ledger < facts.epoch - 1:
+            if facts.latest >= facts.epoch - 1:
+                # It had confirmed the epochs below, and lost them since.
+                return Halt(LedgerMismatch(sink.sink_id, facts.epoch, sink.ledger))
+            waiting.append(sink.sink_id)
+    if ready:
+        return CommitSinks(tuple(ready))
+    if waiting:
+        return AwaitSinks(tuple(waiting))
+    return MoveLatest()
+
+
+def _after_latest(facts: EpochFacts) -> Step:
+    if not facts.acknowledged:
+        return Acknowledge()
+    if not facts.collected:
+        return Collect()
+    return Finished()

@@ -1,0 +1,1 @@
+"""Epochs as Dagster runs."""

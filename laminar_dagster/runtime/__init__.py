@@ -1,0 +1,1 @@
+"""Carries out the protocol's steps with real adapters."""

@@ -1,0 +1,1 @@
+"""The bounded job of an epoch, on Spark."""

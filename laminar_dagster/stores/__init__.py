@@ -1,0 +1,1 @@
+"""Where checkpoints live: one adapter a file."""
