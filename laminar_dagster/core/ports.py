@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from laminar_dagster.core.errors import LaminarError
 from laminar_dagster.core.ids import (
@@ -24,6 +24,7 @@ from laminar_dagster.core.ids import (
 from laminar_dagster.core.manifest import (
     CheckpointManifest,
     DeadLetterEntry,
+    FileEntry,
     OperatorSnapshotEntry,
     PartitionSnapshotEntry,
     RecordCounts,
@@ -270,10 +271,16 @@ class SplitReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StagedOutput:
-    """What a sink is to commit: the entry of the manifest, and its rows, checked while read."""
+    """What a sink is to commit.
+
+    Attributes:
+        entry: Its files, as the manifest names them.
+        read: The bytes of one of them; raises ``ObjectMissing`` or ``ChecksumMismatch`` rather
+            than hand out anything else than what was staged.
+    """
 
     entry: SinkEntry
-    rows: Callable[[], Iterator[Any]]
+    read: Callable[[FileEntry], bytes]
 
 
 class Sink(Protocol):

@@ -193,6 +193,9 @@ def _after_manifest(facts: EpochFacts) -> Step:
 
 
 def _after_latest(facts: EpochFacts) -> Step:
+    if facts.latest > facts.epoch:
+        # The later epoch acknowledges more; telling a source less would set it back.
+        return Finished()
     if not facts.acknowledged:
         return Acknowledge()
     if not facts.collected:

@@ -18,7 +18,6 @@ from laminar_dagster.core.errors import (
     OperatorMismatch,
 )
 from laminar_dagster.core.ids import (
-    GENESIS,
     CheckpointId,
     EpochNumber,
     OperatorId,
@@ -46,23 +45,22 @@ class Standing:
     """How far a pipeline is.
 
     Attributes:
-        latest: The pointer, or None before the first epoch is finished.
-        epochs: The epochs after ``latest``, oldest first, up to the first without a manifest.
+        confirmed: The last epoch that every sink has confirmed: the one ``_latest`` points at or,
+            when the pointer is lost, the one before the oldest checkpoint there is, because only
+            confirmed checkpoints are ever collected.
+        epochs: The epochs after it, oldest first, up to the first without a manifest.
+        latest: The pointer, if it could be read.
     """
 
-    latest: LatestPointer | None
+    confirmed: EpochNumber
     epochs: tuple[FoundEpoch, ...]
-
-    @property
-    def latest_epoch(self) -> EpochNumber:
-        """The last epoch that every sink has confirmed."""
-        return self.latest.epoch if self.latest else GENESIS
+    latest: LatestPointer | None = None
 
     @property
     def newest_epoch(self) -> EpochNumber:
         """The last epoch that has a manifest."""
         committed = [found.epoch for found in self.epochs if found.manifest]
-        return max(committed, default=self.latest_epoch)
+        return max(committed, default=self.confirmed)
 
     @property
     def unfinished(self) -> tuple[EpochNumber, ...]:
@@ -98,7 +96,7 @@ def facts_of(
     found = standing.find(epoch)
     return EpochFacts(
         epoch=epoch,
-        latest=standing.latest_epoch,
+        latest=standing.confirmed,
         newest=standing.newest_epoch,
         planned=found.planned,
         winner=found.prepared.checkpoint_id if found.prepared else None,

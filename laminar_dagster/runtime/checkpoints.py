@@ -1,0 +1,235 @@
+"""The documents of a store, typed: plans, prepared epochs, manifests and the latest pointer.
+
+Reading believes nothing: every document is decoded strictly, its seal checked, and a manifest
+validated. Writing decodes its own bytes first, so that nothing is written that cannot be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.document import MAX_DOCUMENT_BYTES, Document, checksum, decode, encode
+from laminar_dagster.core.errors import (
+    InvalidCheckpointId,
+    InvalidManifest,
+    LaminarError,
+    ManifestWriteFailed,
+    ObjectExists,
+    ObjectMissing,
+    RetryError,
+)
+from laminar_dagster.core.ids import CheckpointId, EpochNumber
+from laminar_dagster.core.manifest import CheckpointManifest, SourceOffsetEntry
+from laminar_dagster.core.offsets import SourceOffsets
+from laminar_dagster.core.plan import EpochPlan, ParentCheckpoint
+from laminar_dagster.core.ports import ObjectStore
+from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
+from laminar_dagster.core.recovery import Candidate
+
+DocumentT = TypeVar("DocumentT", bound=Document)
+
+
+class CheckpointStore:
+    """Reads and writes a pipeline's documents in an object store."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        """Work on a store; ``store.probe()`` is the caller's to call once."""
+        self.objects = store
+
+    # --- epochs ---------------------------------------------------------------------------------
+
+    def plan(self, epoch: EpochNumber) -> EpochPlan | None:
+        """The plan of an epoch, if there is one."""
+        return self._read(layout.plan_key(epoch), EpochPlan)
+
+    def create_plan(self, plan: EpochPlan) -> None:
+        """Fix a plan.
+
+        Raises:
+            ObjectExists: Somebody else planned the epoch; use theirs.
+        """
+        self._create(layout.plan_key(plan.epoch), plan)
+
+    def prepared(self, epoch: EpochNumber) -> Prepared | None:
+        """The record of an epoch's winner, if there is one."""
+        prepared = self._read(layout.prepared_key(epoch), Prepared)
+        if prepared:
+            prepared.manifest.validate()
+        return prepared
+
+    def create_prepared(self, prepared: Prepared) -> None:
+        """Try to make an attempt the winner.
+
+        Raises:
+            ObjectExists: Another attempt won.
+        """
+        prepared.manifest.validate()
+        self._create(layout.prepared_key(prepared.epoch), prepared)
+
+    # --- checkpoints ----------------------------------------------------------------------------
+
+    def begin_attempt(self, record: AttemptRecord) -> None:
+        """Leave the first object of an attempt."""
+        self._create(layout.attempt_key(record.checkpoint_id), record)
+
+    def attempts(self, ids: Iterable[CheckpointId]) -> dict[CheckpointId, EpochNumber]:
+        """The epochs of attempts; those without a readable record are left out."""
+        keys = {layout.attempt_key(each): each for each in ids}
+        found = {}
+        for key, data in self.objects.read_many(keys, limit=MAX_DOCUMENT_BYTES):
+            if isinstance(data, LaminarError):
+                continue
+            try:
+                record = decode(data, AttemptRecord, key)
+            except LaminarError:
+                continue
+            if record.checkpoint_id == keys[key]:
+                found[record.checkpoint_id] = record.epoch
+        return found
+
+    def write_offsets(self, offsets: SourceOffsets) -> None:
+        """Leave a source's position in the attempt's folder."""
+        path = layout.offsets_path(offsets.source_id)
+        self._create(layout.checkpoint_key(offsets.checkpoint_id, path), offsets)
+
+    def offsets_of(self, manifest: CheckpointManifest, entry: SourceOffsetEntry) -> SourceOffsets:
+        """The offset file of one source, checked against the manifest.
+
+        Raises:
+            ObjectMissing, MalformedDocument, ChecksumMismatch: as their names say.
+            InvalidManifest: The file is whole, and belongs to another checkpoint.
+        """
+        key = layout.checkpoint_key(manifest.checkpoint_id, entry.path)
+        found = decode(self.objects.read(key, limit=MAX_DOCUMENT_BYTES), SourceOffsets, key)
+        stored = (found.checkpoint_id, found.source_id, found.positions)
+        if stored != (manifest.checkpoint_id, entry.source_id, entry.positions):
+            raise InvalidManifest(manifest.checkpoint_id, f"{key} is another checkpoint's")
+        return found
+
+    def manifest(self, checkpoint: CheckpointId) -> CheckpointManifest | None:
+        """The manifest of a checkpoint, or None when the checkpoint does not exist."""
+        manifest = self._read(layout.manifest_key(checkpoint), CheckpointManifest)
+        return _checked(manifest, checkpoint) if manifest else None
+
+    def parent(self, parent: ParentCheckpoint) -> CheckpointManifest:
+        """The manifest that a plan builds on, the very one that was planned with.
+
+        Raises:
+            ObjectMissing: It is gone.
+            InvalidManifest: It is not what it was.
+        """
+        manifest = self.manifest(parent.checkpoint_id)
+        if not manifest:
+            raise ObjectMissing(layout.manifest_key(parent.checkpoint_id))
+        if checksum(manifest) != parent.manifest_checksum:
+            raise InvalidManifest(parent.checkpoint_id, "it is not the one that was planned with")
+        return manifest
+
+    def write_manifest(self, prepared: Prepared) -> None:
+        """The commit point. Everybody who tries writes the same bytes.
+
+        Raises:
+            ManifestWriteFailed: The store is away; the epoch stays prepared.
+            InvalidManifest: Other bytes are there.
+        """
+        key = layout.manifest_key(prepared.checkpoint_id)
+        try:
+            self._create(key, prepared.manifest)
+        except ObjectExists:
+            reason = "it differs from the one that was prepared"
+            raise InvalidManifest(prepared.checkpoint_id, reason) from None
+        except RetryError as error:
+            raise ManifestWriteFailed(key, str(error)) from error
+
+    def candidates(self, limit: int | None = None) -> Iterator[Candidate]:
+        """Checkpoints, the newest id first; incomplete ones are skipped, damaged ones reported.
+
+        One listing request for a thousand checkpoints; manifests are read side by side, and only
+        as many as are asked for.
+        """
+        ids = sorted(self.checkpoint_ids(), reverse=True)
+        keys = {layout.manifest_key(each): each for each in ids}
+        found = 0
+        for key, data in self.objects.read_many(keys, limit=MAX_DOCUMENT_BYTES):
+            if limit is not None and found >= limit:
+                return
+            if isinstance(data, ObjectMissing):
+                continue
+            found += 1
+            yield Candidate(keys[key], _read_candidate(key, data, keys[key]))
+
+    def checkpoint_ids(self) -> Iterator[CheckpointId]:
+        """Every folder that is named as a checkpoint, complete or not."""
+        for name in self.objects.list_folders(layout.CHECKPOINTS):
+            try:
+                yield CheckpointId(name)
+            except InvalidCheckpointId:
+                continue
+
+    # --- the latest pointer ---------------------------------------------------------------------
+
+    def latest(self) -> LatestPointer | None:
+        """The newest checkpoint that every sink has confirmed."""
+        return self._read(layout.LATEST, LatestPointer)
+
+    def advance_latest(self, manifest: CheckpointManifest) -> LatestPointer:
+        """Point at a checkpoint, unless the pointer is already there or further.
+
+        Returns:
+            Where the pointer is now.
+        """
+        pointer = LatestPointer.to(manifest)
+        while True:
+            current = self.objects.read_versioned(layout.LATEST, limit=MAX_DOCUMENT_BYTES)
+            if current:
+                there = _readable_pointer(current.data)
+                if there and there.epoch >= pointer.epoch:
+                    return there
+            try:
+                version = current.version if current else None
+                self.objects.replace(layout.LATEST, encode(pointer), version)
+            except ObjectExists:
+                continue  # somebody moved it meanwhile: look again
+            return pointer
+
+    # --- bytes ----------------------------------------------------------------------------------
+
+    def _read(self, key: str, kind: type[DocumentT]) -> DocumentT | None:
+        try:
+            data = self.objects.read(key, limit=MAX_DOCUMENT_BYTES)
+        except ObjectMissing:
+            return None
+        return decode(data, kind, key)
+
+    def _create(self, key: str, document: Document) -> None:
+        data = encode(document)
+        decode(data, type(document), key)
+        self.objects.create(key, data)
+
+
+def _checked(manifest: CheckpointManifest, checkpoint: CheckpointId) -> CheckpointManifest:
+    if manifest.checkpoint_id != checkpoint:
+        raise InvalidManifest(checkpoint, f"it is the one of {manifest.checkpoint_id}")
+    manifest.validate()
+    return manifest
+
+
+def _read_candidate(
+    key: str, data: bytes | LaminarError, checkpoint: CheckpointId
+) -> CheckpointManifest | LaminarError:
+    if isinstance(data, LaminarError):
+        return data
+    try:
+        return _checked(decode(data, CheckpointManifest, key), checkpoint)
+    except LaminarError as error:
+        return error
+
+
+def _readable_pointer(data: bytes) -> LatestPointer | None:
+    """A damaged pointer says nothing, and is replaced."""
+    try:
+        return decode(data, LatestPointer, layout.LATEST)
+    except LaminarError:
+        return None

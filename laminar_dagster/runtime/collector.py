@@ -1,0 +1,130 @@
+"""Removes what nothing reaches any more. What that is, ``core.garbage`` decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import Final
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.garbage import Garbage, Holdings, find_garbage
+from laminar_dagster.core.ids import CheckpointId, EpochNumber
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.ports import ObjectInfo
+from laminar_dagster.core.recovery import Standing
+from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.survey import newest_manifest, survey
+
+_BATCH: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much history to keep: the newest checkpoints, and how long to spare dead attempts."""
+
+    checkpoints: int = 10
+    grace: timedelta = timedelta(hours=1)
+
+    def __post_init__(self) -> None:
+        """Refuse to keep nothing."""
+        if self.checkpoints < 1:
+            raise ValueError("at least one checkpoint must be kept")
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """What was, or would be, removed."""
+
+    garbage: Garbage
+    retained: tuple[CheckpointManifest, ...]
+    swept: int
+
+
+def collect(
+    checkpoints: CheckpointStore,
+    retention: Retention,
+    now: datetime,
+    *,
+    dry_run: bool = False,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Collection:
+    """Remove what nothing reaches.
+
+    Safe beside writers, other collectors and stale listings: what is kept is read key by key, and
+    the listing only says what there is to delete.
+
+    Raises:
+        IntegrityError: A manifest that is to be kept is damaged, so what it reaches is not known.
+            Nothing is removed.
+    """
+    # Listed first: a checkpoint that is committed meanwhile is then kept or not seen at all.
+    objects = list(
+        chain(
+            checkpoints.objects.list(layout.CHECKPOINTS),
+            checkpoints.objects.list(layout.EPOCHS),
+        )
+    )
+    standing = survey(checkpoints)
+    retained = _retained(checkpoints, standing, retention.checkpoints)
+    garbage = find_garbage(
+        Holdings(
+            retained=retained,
+            undecided=_prepared_only(standing),
+            attempts=checkpoints.attempts(_without_manifest(objects)),
+            decided=_decided(standing),
+            objects=objects,
+        ),
+        now,
+        retention.grace,
+    )
+    if dry_run:
+        return Collection(garbage, retained, swept=0)
+    keys = garbage.keys
+    for start in range(0, len(keys), _BATCH):
+        checkpoints.objects.delete(keys[start : start + _BATCH])
+        progress(min(start + _BATCH, len(keys)), len(keys))
+    return Collection(garbage, retained, checkpoints.objects.sweep(now - retention.grace))
+
+
+def _retained(
+    checkpoints: CheckpointStore, standing: Standing, count: int
+) -> tuple[CheckpointManifest, ...]:
+    """The unfinished checkpoints, and the newest finished ones, by walking back from the newest."""
+    manifest = newest_manifest(checkpoints, standing)
+    kept: list[CheckpointManifest] = []
+    finished = 0
+    while manifest:
+        finished += manifest.epoch <= standing.confirmed
+        if finished > count:
+            break
+        kept.append(manifest)
+        above = manifest.previous_checkpoint_id
+        # A predecessor that is gone was collected when less was to be kept.
+        manifest = checkpoints.manifest(above) if above else None
+    return tuple(kept)
+
+
+def _prepared_only(standing: Standing) -> frozenset[CheckpointId]:
+    return frozenset(
+        found.prepared.checkpoint_id
+        for found in standing.epochs
+        if found.prepared and not found.manifest
+    )
+
+
+def _decided(standing: Standing) -> EpochNumber:
+    winners = [found.epoch for found in standing.epochs if found.prepared]
+    return max(winners, default=standing.confirmed)
+
+
+def _without_manifest(objects: list[ObjectInfo]) -> set[CheckpointId]:
+    complete, seen = set(), set()
+    for info in objects:
+        parsed = layout.parse_checkpoint_key(info.key)
+        if parsed:
+            seen.add(parsed[0])
+            if layout.is_manifest_path(parsed[1]):
+                complete.add(parsed[0])
+    return seen - complete

@@ -1,0 +1,173 @@
+"""Takes an epoch from wherever it stands to its end.
+
+``core.protocol`` decides each step from facts; this module gathers the facts, and has the step
+taken by ``runtime.steps``. A run that was killed is continued by calling ``run`` again, in this
+process, in another, or on another machine.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import Literal, assert_never
+
+from laminar_dagster.core import protocol
+from laminar_dagster.core.errors import (
+    GateFailed,
+    InvalidState,
+    LaminarError,
+    RetryError,
+    SinkUnavailable,
+    UnknownOutcome,
+)
+from laminar_dagster.core.ids import CheckpointId, EpochNumber, SinkId
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.recovery import Standing, facts_of
+from laminar_dagster.runtime import steps
+from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.survey import find_epoch, survey
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTaken:
+    """A step that was taken, and how long it took."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class EpochReport:
+    """What a run did for an epoch that is now finished."""
+
+    epoch: EpochNumber
+    checkpoint_id: CheckpointId
+    steps: tuple[StepTaken, ...]
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What only this process knows of the epoch, and a crash forgets."""
+
+    attempt: steps.Attempt | None = None
+    gate: Literal[True] | GateFailed | None = None
+    acknowledged: bool = False
+    collected: bool = False
+    failed_sinks: dict[SinkId, LaminarError] = field(default_factory=dict)
+    unsure_sinks: set[SinkId] = field(default_factory=set)
+
+    def remember(self, failures: dict[SinkId, LaminarError]) -> None:
+        """Leave failed sinks alone from now on; of an unknown outcome, ask the ledger once."""
+        for sink_id, error in failures.items():
+            if isinstance(error, UnknownOutcome) and sink_id not in self.unsure_sinks:
+                self.unsure_sinks.add(sink_id)
+            else:
+                self.failed_sinks[sink_id] = error
+
+
+class EpochRunner:
+    """Runs the epochs of a pipeline, one after the other."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        """Run a pipeline whose store has been probed."""
+        self._pipeline = pipeline
+
+    def next_epoch(self) -> EpochNumber:
+        """The oldest epoch that is not finished, or else a new one."""
+        standing = survey(self._pipeline.checkpoints)
+        return standing.unfinished[0] if standing.unfinished else standing.newest_epoch.next()
+
+    def run(self, epoch: EpochNumber | None = None) -> EpochReport:
+        """Take an epoch to its end; by default the oldest unfinished one, or else a new one.
+
+        Raises:
+            FencedError: Another process has the epoch.
+            GateFailed: The output was refused; nothing is published.
+            RefusedError, IntegrityError: Going on would be wrong.
+            RetryError, UnknownOutcome: A service is away; run again later.
+        """
+        epoch = self.next_epoch() if epoch is None else epoch
+        memory = _Memory(collected=epoch % self._pipeline.collect_every != 0)
+        taken: list[StepTaken] = []
+        while True:
+            standing = survey(self._pipeline.checkpoints)
+            step = protocol.next_step(self._facts(standing, epoch, memory))
+            if isinstance(step, protocol.Finished):
+                return EpochReport(epoch, self._manifest(epoch).checkpoint_id, tuple(taken))
+            begun = self._pipeline.clock.monotonic()
+            self._take(step, epoch, memory)
+            seconds = self._pipeline.clock.monotonic() - begun
+            taken.append(StepTaken(type(step).__name__, seconds))
+            log.info("epoch %d: %s took %.3f s", epoch, type(step).__name__, seconds)
+
+    def _facts(
+        self, standing: Standing, epoch: EpochNumber, memory: _Memory
+    ) -> protocol.EpochFacts:
+        manifest = standing.find(epoch).manifest
+        ledgers: dict[SinkId, EpochNumber | None] = {}
+        for entry in manifest.sinks if manifest else ():
+            sink = self._pipeline.sink(entry.sink_id)
+            try:
+                # A sink that was removed from the pipeline holds nobody back.
+                ledgers[entry.sink_id] = sink.ledger() if sink else epoch
+            except RetryError as error:
+                memory.failed_sinks[entry.sink_id] = error
+        facts = facts_of(standing, epoch, ledgers, frozenset(memory.failed_sinks))
+        return replace(
+            facts,
+            attempt=memory.attempt.record.checkpoint_id if memory.attempt else None,
+            gate=memory.gate,
+            acknowledged=memory.acknowledged,
+            collected=memory.collected,
+        )
+
+    def _take(self, step: protocol.Step, epoch: EpochNumber, memory: _Memory) -> None:
+        pipeline = self._pipeline
+        match step:
+            case protocol.Plan():
+                steps.plan(pipeline, epoch)
+            case protocol.Compute():
+                memory.attempt = steps.compute(pipeline, epoch)
+            case protocol.Gate():
+                memory.gate = steps.gate(pipeline, _own(memory.attempt))
+            case protocol.Prepare():
+                steps.prepare(pipeline, _own(memory.attempt))
+            case protocol.WriteManifest():
+                steps.write_manifest(pipeline, epoch)
+            case protocol.CommitSinks(sinks):
+                failures = steps.commit_sinks(pipeline, self._manifest(epoch), sinks)
+                memory.remember(failures)
+            case protocol.MoveLatest():
+                steps.move_latest(pipeline, self._manifest(epoch))
+            case protocol.Acknowledge():
+                steps.acknowledge(pipeline, self._manifest(epoch))
+                memory.acknowledged = True
+            case protocol.Collect():
+                steps.collect_garbage(pipeline)
+                memory.collected = True
+            case protocol.AwaitSinks(sinks):
+                behind = SinkUnavailable(sinks[0], "it is behind with an earlier epoch")
+                raise memory.failed_sinks.get(sinks[0], behind)
+            case protocol.Halt(error):
+                raise error
+            case protocol.Finished():
+                pass
+            case _:
+                assert_never(step)
+
+    def _manifest(self, epoch: EpochNumber) -> CheckpointManifest:
+        """Of a committed epoch; from its prepared record when it was collected since."""
+        found = find_epoch(self._pipeline.checkpoints, epoch)
+        if found.manifest:
+            return found.manifest
+        if found.prepared:
+            return found.prepared.manifest
+        raise InvalidState(f"epoch {epoch}", "not committed", "read its manifest")
+
+
+def _own(attempt: steps.Attempt | None) -> steps.Attempt:
+    if attempt is None:
+        raise InvalidState("the epoch", "without an attempt of this process", "go on with it")
+    return attempt

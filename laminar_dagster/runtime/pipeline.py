@@ -1,0 +1,44 @@
+"""A pipeline with its adapters: everything that carrying out an epoch needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from laminar_dagster.core.ids import CheckpointId, PipelineName, SinkId
+from laminar_dagster.core.ports import Admission, Clock, Engine, Sink, Source
+from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.clock import SystemClock, mint_checkpoint_id
+from laminar_dagster.runtime.collector import Retention
+
+_NO_LIMITS: Final = Admission()
+_DEFAULT_RETENTION: Final = Retention()
+_SYSTEM_CLOCK: Final = SystemClock()
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The adapters of one pipeline.
+
+    Attributes:
+        fingerprint: Of the pipeline's code and configuration.
+        limits: How much an epoch may take at most.
+        collect_every: Garbage is collected in every so many-th epoch, because that lists the store.
+    """
+
+    name: PipelineName
+    fingerprint: str
+    checkpoints: CheckpointStore
+    engine: Engine
+    sources: tuple[Source, ...]
+    sinks: tuple[Sink, ...]
+    limits: Admission = _NO_LIMITS
+    retention: Retention = _DEFAULT_RETENTION
+    collect_every: int = 20
+    clock: Clock = _SYSTEM_CLOCK
+    mint: Callable[[], CheckpointId] = mint_checkpoint_id
+
+    def sink(self, sink_id: SinkId) -> Sink | None:
+        """A sink by name; None for one that was removed from the pipeline."""
+        return next((sink for sink in self.sinks if sink.sink_id == sink_id), None)

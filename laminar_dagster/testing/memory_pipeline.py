@@ -1,0 +1,313 @@
+"""A whole pipeline in memory: a source, an engine that keeps state, and a sink with a ledger.
+
+Small enough to reason about, and honest where it matters: state is read back from the store's
+files, so a file that was wrongly collected gives a wrong answer; the sink's "server" outlives the
+process that talks to it, and may lose a reply.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.errors import CommitOutcomeUnknown, LedgerMismatch, SinkUnavailable
+from laminar_dagster.core.ids import (
+    CheckpointId,
+    EpochNumber,
+    FileName,
+    OperatorId,
+    PartitionId,
+    SinkId,
+    SourceId,
+)
+from laminar_dagster.core.manifest import (
+    CheckpointManifest,
+    FileEntry,
+    OperatorSnapshotEntry,
+    Origin,
+    PartitionSnapshotEntry,
+    RecordCounts,
+    SinkEntry,
+    SourceOffsetEntry,
+)
+from laminar_dagster.core.offsets import (
+    CustomIdentity,
+    KafkaPosition,
+    SourceIdentity,
+    SourcePosition,
+    SourceRange,
+)
+from laminar_dagster.core.plan import EpochPlan, SourcePlan
+from laminar_dagster.core.ports import (
+    Admission,
+    EpochOutput,
+    ObjectStore,
+    SplitReader,
+    StagedOutput,
+)
+
+TOTALS: Final = OperatorId("totals")
+NUMBERS: Final = SourceId("numbers")
+TABLE: Final = SinkId("table")
+
+
+@dataclass
+class MemoryLog:
+    """What a broker would hold: numbers, in partitions that only grow."""
+
+    partitions: list[list[int]] = field(default_factory=lambda: [[], []])
+
+    def expected(self) -> list[tuple[int, int, int, int]]:
+        """Every row a sink must hold in the end: partition, offset, value, running total."""
+        rows = []
+        for partition, values in enumerate(self.partitions):
+            total = 0
+            for offset, value in enumerate(values):
+                total += value
+                rows.append((partition, offset, value, total))
+        return rows
+
+
+@dataclass
+class MemorySource:
+    """Reads a ``MemoryLog``."""
+
+    log: MemoryLog
+    source_id: SourceId = NUMBERS
+    acknowledged: tuple[SourcePosition, ...] = ()
+
+    def identity(self) -> SourceIdentity:
+        """Always the same."""
+        return CustomIdentity(source_type="memory", identity="log")
+
+    def plan(
+        self,
+        previous: SourcePlan | None,
+        start: tuple[SourcePosition, ...],
+        limits: Admission,
+        clock: datetime,
+    ) -> SourcePlan:
+        """Up to ``max_records`` of every partition."""
+        stood = {
+            position.partition: position.offset
+            for position in start
+            if isinstance(position, KafkaPosition)
+        }
+        ranges = []
+        for partition, values in enumerate(self.log.partitions):
+            begin = stood.get(partition, 0)
+            end = len(values)
+            if limits.max_records is not None:
+                end = min(end, begin + limits.max_records)
+            ranges.append(
+                SourceRange(
+                    start=KafkaPosition(topic="numbers", partition=partition, offset=begin),
+                    end=KafkaPosition(topic="numbers", partition=partition, offset=end),
+                )
+            )
+        return SourcePlan(source_id=self.source_id, identity=self.identity(), ranges=tuple(ranges))
+
+    def splits(self, part: SourceRange) -> tuple[SourceRange, ...]:
+        """One split a partition."""
+        return (part,)
+
+    def reader(self) -> SplitReader:
+        """Nothing here runs on executors."""
+        raise NotImplementedError
+
+    def check_seek(self, position: SourcePosition) -> None:
+        """Everything is kept for ever."""
+
+    def acknowledge(self, positions: tuple[SourcePosition, ...]) -> None:
+        """Remember how far."""
+        self.acknowledged = positions
+
+
+@dataclass
+class MemoryEngine:
+    """Adds up each partition's numbers; the running total is its state, in files of the store.
+
+    An epoch writes what it adds, as a delta. The fourth file of a chain folds it into a snapshot.
+    """
+
+    store: ObjectStore
+    log: MemoryLog
+    gate: Callable[[EpochPlan, EpochOutput], None] = lambda _plan, _output: None
+
+    def compute(
+        self, plan: EpochPlan, parent: CheckpointManifest | None, attempt: CheckpointId
+    ) -> EpochOutput:
+        """Read the planned ranges, add to the state, stage one row for each record."""
+        chains = _chains_of(parent)
+        rows: list[tuple[int, int, int, int]] = []
+        ends: list[SourcePosition] = []
+        written: list[PartitionSnapshotEntry] = []
+        for part in plan.sources[0].ranges:
+            assert isinstance(part.start, KafkaPosition)
+            assert isinstance(part.end, KafkaPosition)
+            partition = PartitionId(part.start.partition)
+            chain = chains[partition]
+            total = sum(self._added(entry, parent) for entry in chain)
+            values = self.log.partitions[partition][part.start.offset : part.end.offset]
+            begin = total
+            for offset, value in enumerate(values, part.start.offset):
+                total += value
+                rows.append((partition, offset, value, total))
+            ends.append(part.end)
+            if len(chain) >= 3 or not chain:
+                written.append(self._write(attempt, partition, total, is_incremental=False))
+            else:
+                written.extend(chain)
+                if values:
+                    written.append(
+                        self._write(attempt, partition, total - begin, is_incremental=True)
+                    )
+        return EpochOutput(
+            operators=(
+                OperatorSnapshotEntry(
+                    operator_id=TOTALS,
+                    operator_type="sum",
+                    state_backend="json",
+                    partitions=tuple(written),
+                ),
+            ),
+            sources=(
+                SourceOffsetEntry(
+                    source_id=plan.sources[0].source_id,
+                    positions=tuple(ends),
+                    path=layout.offsets_path(plan.sources[0].source_id),
+                ),
+            ),
+            sinks=tuple(
+                self._stage(attempt, sink.sink_id, sink.joined_at, rows) for sink in plan.sinks
+            ),
+            dead_letters=(),
+            counts=RecordCounts(read=len(rows), processed=len(rows)),
+            watermark=None,
+        )
+
+    def check(self, plan: EpochPlan, output: EpochOutput) -> None:
+        """Whatever gate the test has set."""
+        self.gate(plan, output)
+
+    def _added(self, entry: PartitionSnapshotEntry, parent: CheckpointManifest | None) -> int:
+        assert parent is not None
+        home = entry.origin.checkpoint_id if entry.origin else parent.checkpoint_id
+        data = self.store.read(layout.checkpoint_key(home, entry.path))
+        assert hashlib.sha256(data).hexdigest() == entry.sha256
+        return int(json.loads(data))
+
+    def _write(
+        self, attempt: CheckpointId, partition: PartitionId, total: int, *, is_incremental: bool
+    ) -> PartitionSnapshotEntry:
+        build = layout.delta_path if is_incremental else layout.snapshot_path
+        path = build(TOTALS, partition)
+        data = json.dumps(total).encode()
+        self.store.put(layout.checkpoint_key(attempt, path), data)
+        return PartitionSnapshotEntry(
+            partition_id=partition,
+            path=path,
+            size_bytes=len(data),
+            sha256=hashlib.sha256(data).hexdigest(),
+            is_incremental=is_incremental,
+        )
+
+    def _stage(
+        self,
+        attempt: CheckpointId,
+        sink: SinkId,
+        joined_at: EpochNumber,
+        rows: list[tuple[int, int, int, int]],
+    ) -> SinkEntry:
+        data = json.dumps(rows).encode()
+        path = layout.staged_path(sink, FileName("rows.json"))
+        self.store.put(layout.checkpoint_key(attempt, path), data)
+        digest = hashlib.sha256(data).hexdigest()
+        return SinkEntry(
+            sink_id=sink,
+            joined_at=joined_at,
+            files=(FileEntry(path=path, size_bytes=len(data), sha256=digest, rows=len(rows)),),
+            output_sha256=digest,
+        )
+
+
+def _chains_of(
+    parent: CheckpointManifest | None,
+) -> defaultdict[PartitionId, list[PartitionSnapshotEntry]]:
+    """The parent's state files, each with its origin written down for a later manifest."""
+    chains: defaultdict[PartitionId, list[PartitionSnapshotEntry]] = defaultdict(list)
+    if parent is None:
+        return chains
+    here = Origin(checkpoint_id=parent.checkpoint_id, epoch=parent.epoch)
+    for operator in parent.operators:
+        for entry in operator.partitions:
+            chains[entry.partition_id].append(
+                PartitionSnapshotEntry(
+                    partition_id=entry.partition_id,
+                    path=entry.path,
+                    size_bytes=entry.size_bytes,
+                    sha256=entry.sha256,
+                    is_incremental=entry.is_incremental,
+                    origin=entry.origin or here,
+                )
+            )
+    return chains
+
+
+@dataclass
+class MemoryTable:
+    """What a database would hold: rows and a ledger, changed together."""
+
+    ledger: EpochNumber | None = None
+    rows: list[tuple[int, int, int, int]] = field(default_factory=list)
+    epochs: list[EpochNumber] = field(default_factory=list)
+    is_away: bool = False
+    lose_next_reply: bool = False
+    fail_next_commit: bool = False
+
+
+@dataclass
+class MemorySink:
+    """Commits to a ``MemoryTable``."""
+
+    table: MemoryTable
+    sink_id: SinkId = TABLE
+
+    def ledger(self) -> EpochNumber | None:
+        """The table's."""
+        self._reach()
+        return self.table.ledger
+
+    def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
+        """Append the rows and move the ledger, at once."""
+        self._reach()
+        table = self.table
+        stands = staged.entry.joined_at.previous() if table.ledger is None else table.ledger
+        if stands == epoch:
+            return
+        if stands != epoch.previous():
+            raise LedgerMismatch(self.sink_id, epoch, stands)
+        rows = [
+            (partition, offset, value, total)
+            for file in staged.entry.files
+            for partition, offset, value, total in json.loads(staged.read(file))
+        ]
+        if table.fail_next_commit:
+            table.fail_next_commit = False
+            raise SinkUnavailable(self.sink_id, "the connection broke before the commit")
+        table.rows.extend(rows)
+        table.ledger = epoch
+        table.epochs.append(epoch)
+        if table.lose_next_reply:
+            table.lose_next_reply = False
+            raise CommitOutcomeUnknown(self.sink_id, epoch, "the reply was lost")
+
+    def _reach(self) -> None:
+        if self.table.is_away:
+            raise SinkUnavailable(self.sink_id, "it is away")
