@@ -1,0 +1,76 @@
+# On a fresh machine `make demo` and `make test` do their own set-up. `make help` lists the rest.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+PYTHON := .venv/bin/python
+ENV    := .venv/.installed
+JAVA   := .venv/.java-home
+CODE   := laminar_dagster tests infra $(wildcard definitions.py) \
+          $(patsubst %/__init__.py,%,$(wildcard bench/__init__.py examples/__init__.py))
+# For example: make test PYTEST_ARGS='-k s3 -x'
+PYTEST_ARGS ?=
+
+# A Java that has been removed since is looked for again.
+$(shell test -x "$$(cat $(JAVA) 2>/dev/null)/bin/java" || rm -f $(JAVA))
+# Spark takes the Java that the set-up found, which need not be on the PATH.
+with_java = export JAVA_HOME="$$(cat $(JAVA))";
+
+.PHONY: help setup demo test check format lint types imports unit lock services-up services-down bench clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(ENV) $(JAVA)  ## Create .venv from the lock and find or install Java
+
+demo: setup  ## Kill a pipeline, recover it, and show that nothing is lost or doubled
+	@$(with_java) $(PYTHON) -m examples.crash_and_recover
+
+test: setup  ## Run every test, real services included; coverage of the package >= 85 %
+	@$(PYTHON) -m infra install || echo "Its tests cannot run." >&2
+	@$(with_java) $(PYTHON) -m pytest tests --cov --cov-report= $(PYTEST_ARGS)
+	@$(PYTHON) -m coverage report --fail-under=85
+
+check: lint types imports unit  ## All that needs no service: the first half of CI, under 3 minutes
+
+format: $(ENV)  ## Format the code and fix what can be fixed
+	@$(PYTHON) -m ruff check --fix-only --quiet .
+	@$(PYTHON) -m ruff format .
+
+lint: $(ENV)  ## Style: ruff check and ruff format --check
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m ruff format --check .
+
+types: $(ENV)  ## Types: mypy --strict on the package and all that surrounds it
+	@$(PYTHON) -m mypy $(CODE)
+
+imports: $(ENV)  ## Layers: import-linter
+	@.venv/bin/lint-imports --no-logo
+
+unit: setup  ## Unit tests; branch coverage of core >= 95 %
+	@$(with_java) $(PYTHON) -m pytest tests/unit -n 2 --cov --cov-report= $(PYTEST_ARGS)
+	@$(PYTHON) -m coverage report --include='laminar_dagster/core/*' --fail-under=95
+
+lock:  ## Resolve the dependencies anew into requirements.lock
+	@infra/bootstrap.sh lock
+
+services-up: $(ENV)  ## Start the services and print the variables to export
+	@$(PYTHON) -m infra up
+
+services-down: $(ENV)  ## Stop the services that services-up started
+	@$(PYTHON) -m infra down
+
+bench: setup  ## Run the benchmarks
+	@$(with_java) $(PYTHON) -m bench
+
+clean:  ## Remove the environment, caches and results (not the cache of installed services)
+	@if [ -x $(PYTHON) ]; then $(PYTHON) -m infra down; fi
+	@rm -rf .venv .laminar .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(ENV): requirements.lock pyproject.toml infra/bootstrap.sh
+	@infra/bootstrap.sh sync
+	@touch $@
+
+$(JAVA): $(ENV)
+	@$(PYTHON) -m infra.java > $@

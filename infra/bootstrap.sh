@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# bootstrap.sh sync   Create .venv with exactly what requirements.lock names, and the project itself.
+# bootstrap.sh lock   Resolve the dependencies anew into requirements.lock.
+# Needs nothing but bash and a Python; uv is taken from the PATH or installed privately.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+UV_VERSION=0.13.7
+CACHE="${LAMINAR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/laminar-dagster}"
+
+die() { echo "error: $*" >&2; exit 1; }
+
+# Run it: a name on the PATH may be a shim for a version that is not installed.
+recent() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+
+find_python() {
+    local name
+    for name in python3.13 python3.12 python3.11 python3; do
+        if recent "$name"; then command -v "$name"; return; fi
+    done
+    return 1
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null; then sudo -n "$@"; else return 1; fi
+}
+
+# A fresh Debian has python3 without venv, or no Python at all.
+install_python() {
+    command -v apt-get >/dev/null || return 1
+    local install=(as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y python3 python3-venv)
+    echo "Installing python3 and python3-venv ..." >&2
+    "${install[@]}" >&2 </dev/null || { as_root apt-get update >&2 </dev/null && "${install[@]}" >&2 </dev/null; }
+}
+
+private_uv() {
+    local home="$CACHE/uv-$UV_VERSION" unfinished python
+    if [ ! -x "$home/bin/uv" ]; then
+        python=$(find_python) && "$python" -c 'import ensurepip' 2>/dev/null ||
+            { install_python && python=$(find_python) && "$python" -c 'import ensurepip'; } ||
+            die "install Python 3.11 or later with its venv module, or uv"
+        echo "Installing uv $UV_VERSION into the cache ..." >&2
+        mkdir -p "$CACHE"
+        # Built aside and renamed, so that an interrupted install is not taken for a whole one.
+        unfinished=$(mktemp -d "$CACHE/.uv.XXXXXX")
+        "$python" -m venv "$unfinished" &&
+            "$unfinished/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION" >&2 ||
+            { rm -rf "$unfinished"; die "could not install uv $UV_VERSION"; }
+        mv -T "$unfinished" "$home" 2>/dev/null || rm -rf "$unfinished"
+    fi
+    echo "$home/bin/uv"
+}
+
+if ! uv=$(command -v uv) || ! "$uv" --version >/dev/null 2>&1; then uv=$(private_uv); fi
+
+sync() {
+    # Without a suitable Python on the PATH, uv finds or fetches one.
+    recent .venv/bin/python || "$uv" venv --quiet --clear --python "$(find_python || echo 3.12)" .venv
+    "$uv" pip sync --quiet --python .venv/bin/python --require-hashes requirements.lock
+    # Nothing outside the lock: the build backend is in it.
+    "$uv" pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
+}
+
+lock() {
+    "$uv" pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+        --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+        --extra testing --group dev --group build --output-file requirements.lock pyproject.toml
+}
+
+case "${1:-}" in
+    sync) sync ;;
+    lock) lock ;;
+    *) die "usage: bootstrap.sh sync | lock" ;;
+esac

@@ -1,0 +1,121 @@
+"""Operating-system processes that we start, recognise later, and end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_LEASH = Path(__file__).with_name("leash.py")
+# Linux counts start times from boot, so they repeat after a reboot.
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A process that cannot be mistaken for a later one with the same number.
+
+    Attributes:
+        pid: Process number; also the number of its process group, as each gets a session.
+        started: When the process began, in the platform's own notation.
+    """
+
+    pid: int
+    started: str
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId | None:
+        """Identify the process ``pid``, or return None if there is none (or only a zombie)."""
+        started = _start_of(pid)
+        return None if started is None else cls(pid, started)
+
+    def is_running(self) -> bool:
+        """Tell whether this very process still runs."""
+        return ProcessId.of(self.pid) == self
+
+    def end(self, grace: float = 10.0) -> None:
+        """Ask the process to end; after ``grace`` seconds kill it and its process group.
+
+        Does nothing if the process is gone, even if its number now belongs to another.
+        """
+        if not self._signal(signal.SIGTERM):
+            return
+        deadline = time.monotonic() + grace
+        while time.monotonic() < deadline:
+            if not self.is_running():
+                return
+            time.sleep(0.02)
+        if self.is_running():
+            os.killpg(self.pid, signal.SIGKILL)
+        while self.is_running():
+            time.sleep(0.02)
+
+    def _signal(self, number: signal.Signals) -> bool:
+        if not self.is_running():
+            return False
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+def spawn(
+    command: Sequence[str],
+    *,
+    log: Path,
+    cwd: Path,
+    environment: Mapping[str, str],
+    user: str | None = None,
+    outlive: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start ``command`` in a session of its own, with its output appended to ``log``.
+
+    Args:
+        command: Program and arguments. Anyone may read them: no secrets.
+        log: File for standard output and error.
+        cwd: Working directory.
+        environment: The whole environment of the process.
+        user: Account to run as; needs root.
+        outlive: Keep the process when this one dies. Otherwise the kernel kills it (Linux only).
+    """
+    # The kernel follows the starting *thread*: a short-lived one would take the service with it.
+    tied = not outlive and threading.current_thread() is threading.main_thread()
+    leash = [sys.executable, "-IS", str(_LEASH), str(os.getpid() if tied else 0), user or "-"]
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [*leash, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            env=dict(environment),
+            start_new_session=True,
+        )
+
+
+def tail(log: Path, lines: int = 20) -> str:
+    """Return the last ``lines`` of a log, or a note that it is empty."""
+    text = log.read_text(errors="replace") if log.exists() else ""
+    return "\n".join(text.splitlines()[-lines:]) or "(the log is empty)"
+
+
+def _start_of(pid: int) -> str | None:
+    if _BOOT_ID.exists():
+        try:
+            # The second field, the command's name, may hold blanks and parentheses.
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        state, start_time = fields[0], fields[19]
+        return None if state in "ZX" else f"{_BOOT_ID.read_text().strip()}:{start_time}"
+    answer = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.split(maxsplit=1)
+    return None if len(answer) < 2 or answer[0].startswith("Z") else answer[1].strip()

@@ -1,0 +1,1 @@
+"""Tests of laminar_dagster, by how much of the world they need."""

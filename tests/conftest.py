@@ -1,0 +1,20 @@
+"""Plug-ins and profiles for the whole suite."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+pytest_plugins = (
+    "tests.services.summary",
+    "tests.services.s3",
+    "tests.services.faulty_wire",
+)
+
+# A deadline per example fails on a busy machine, not on a bug. A failure prints how to replay it.
+settings.register_profile("dev", deadline=None, print_blob=True)
+settings.register_profile("ci", settings.get_profile("dev"), max_examples=200, derandomize=False)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") == "true" else "dev")
+)

@@ -1,0 +1,93 @@
+"""Processes are recognised by more than their number, and only the right one is ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra import state
+from infra.process import ProcessId, spawn, tail
+from infra.state import Running
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+def identity(process: subprocess.Popen[bytes]) -> ProcessId:
+    found = ProcessId.of(process.pid)
+    assert found is not None
+    return found
+
+
+def test_a_process_is_running_until_it_ended(sleeper: subprocess.Popen[bytes]) -> None:
+    process = identity(sleeper)
+    assert process.is_running()
+    process.end()
+    assert not process.is_running()
+    assert sleeper.wait() == -signal.SIGTERM
+
+
+def test_a_zombie_is_not_running(sleeper: subprocess.Popen[bytes]) -> None:
+    process = identity(sleeper)
+    sleeper.kill()
+    deadline = time.monotonic() + 10
+    while process.is_running() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not process.is_running()
+
+
+def test_a_namesake_is_neither_taken_for_it_nor_ended(sleeper: subprocess.Popen[bytes]) -> None:
+    earlier = dataclasses.replace(identity(sleeper), started="before that")
+    assert not earlier.is_running()
+    earlier.end()
+    assert sleeper.poll() is None
+
+
+def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
+    script = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True)"
+    log = tmp_path / "log"
+    process = spawn(
+        [sys.executable, "-c", f"{script}; time.sleep(60)"],
+        log=log,
+        cwd=tmp_path,
+        environment=os.environ,
+    )
+    deadline = time.monotonic() + 30
+    while not log.stat().st_size and time.monotonic() < deadline:
+        time.sleep(0.02)
+    identity(process).end(grace=0.1)
+    assert process.wait() == -signal.SIGKILL
+
+
+def test_output_goes_to_the_log(tmp_path: Path) -> None:
+    command = ["sh", "-c", "echo $GREETING; pwd; echo oops >&2"]
+    environment = {**os.environ, "GREETING": "hello"}
+    log = tmp_path / "log"
+    assert spawn(command, log=log, cwd=tmp_path, environment=environment).wait() == 0
+    assert tail(log) == f"hello\n{tmp_path}\noops"
+    assert tail(log, lines=1) == "oops"
+    assert tail(tmp_path / "none") == "(the log is empty)"
+
+
+def test_state_is_private_and_survives(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    file = tmp_path / "state" / "services.json"
+    recorded = {"s3": Running(identity(sleeper), "/data", {"AWS_SECRET_ACCESS_KEY": "x"})}
+    assert state.read(file) == {}
+    state.write(recorded, file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert state.read(file) == recorded
+    assert state.read(file)["s3"].is_running()
+    assert os.listdir(file.parent) == ["services.json"]
