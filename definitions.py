@@ -1,0 +1,7 @@
+"""What `dagster dev` loads: every pipeline below dbt_like_configs/."""
+
+from pathlib import Path
+
+from laminar_dagster.orchestration.checkpoints import build_project_defs
+
+defs = build_project_defs(Path(__file__).parent)

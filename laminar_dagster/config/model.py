@@ -1,0 +1,195 @@
+"""A pipeline as the engine sees it: sources, views in order, sinks.
+
+Frozen and checked. There are no statements left; expressions stay as Spark SQL text.
+
+A view's query is one of three shapes, nested through ``Relation``:
+
+    Select          projection and filter of one relation
+    WindowAggregate GROUP BY a window of event time (and keys) of one relation
+    UnionAll        the rows of several queries of equal columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from laminar_dagster.config.pipeline import PipelineConfig
+from laminar_dagster.core.ids import OperatorId, SinkId, SourceId
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a file something is written, for errors."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        """As ``file:line``."""
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a source: its name, and its type as Spark SQL spells it."""
+
+    name: str
+    type: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkSpec:
+    """Event time, and how far behind the newest event it may lag."""
+
+    column: str
+    delay_micros: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A ``CREATE SOURCE TABLE``.
+
+    Attributes:
+        connector: Which adapter reads it, for example ``file``.
+        options: Everything else of its ``WITH``; the adapter checks them.
+    """
+
+    source_id: SourceId
+    columns: tuple[Column, ...]
+    watermark: WatermarkSpec | None
+    connector: str
+    options: Mapping[str, str]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """An output column: its name, and the Spark SQL expression that computes it."""
+
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableInput:
+    """A source or a view, by name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """Projection and filter. ``where`` is Spark SQL over the columns of ``source``."""
+
+    source: Relation
+    columns: tuple[Projection, ...]
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window of event time; tumbling when ``slide`` equals ``size``.
+
+    Attributes:
+        time: Spark SQL of the event time, a timestamp.
+    """
+
+    time: str
+    size_micros: int
+    slide_micros: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate. ``argument`` is Spark SQL over the input; None for ``COUNT(*)``.
+
+    Attributes:
+        name: Its column in the state, ``_a0``, ``_a1``, …
+    """
+
+    name: str
+    function: Literal["count", "sum", "min", "max", "avg"]
+    argument: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAggregate:
+    """Aggregates by window and keys, emitted when the window closes.
+
+    Attributes:
+        where: Over the input's columns.
+        keys: Columns ``_k0``, ``_k1``, … over the input's columns.
+        having: Over ``_k0`` …, ``_a0`` …, ``window_start``, ``window_end``.
+        columns: The output, over the same names as ``having``.
+    """
+
+    source: Relation
+    window: Window
+    keys: tuple[Projection, ...]
+    aggregates: tuple[Aggregate, ...]
+    columns: tuple[Projection, ...]
+    where: str | None = None
+    having: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnionAll:
+    """The rows of several queries, column by position."""
+
+    parts: tuple[Select | WindowAggregate, ...]
+
+
+Relation = TableInput | Select | WindowAggregate | UnionAll
+Query = Select | WindowAggregate | UnionAll
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A materialised view: ``CREATE MATERIALIZED VIEW``, or a bare SELECT in ``models/``."""
+
+    name: OperatorId
+    query: Query
+    sql: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTable:
+    """A ``CREATE SINK``."""
+
+    sink_id: SinkId
+    view: OperatorId
+    connector: str
+    options: Mapping[str, str] = field(repr=False)
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """A pandera schema for a view's output, as the YAML file spells it."""
+
+    view: OperatorId
+    yaml: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineModel:
+    """A whole pipeline.
+
+    Attributes:
+        views: In an order in which each comes after those it reads.
+        fingerprint: Changes when and only when what is computed may change.
+        warnings: What was allowed although it is doubtful, such as ``determinism: warn``.
+    """
+
+    config: PipelineConfig
+    sources: tuple[SourceTable, ...]
+    views: tuple[View, ...]
+    sinks: tuple[SinkTable, ...]
+    contracts: tuple[Contract, ...]
+    fingerprint: str
+    warnings: tuple[str, ...] = ()
