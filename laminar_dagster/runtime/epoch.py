@@ -115,13 +115,20 @@ class EpochRunner:
             except RetryError as error:
                 memory.failed_sinks[entry.sink_id] = error
         facts = facts_of(standing, epoch, ledgers, frozenset(memory.failed_sinks))
+        if memory.attempt is None:
+            return replace(facts, acknowledged=memory.acknowledged, collected=memory.collected)
         return replace(
             facts,
-            attempt=memory.attempt.record.checkpoint_id if memory.attempt else None,
+            # An epoch that is finished is not in the survey, and may still be another's.
+            winner=facts.winner or self._winner(standing, epoch),
+            attempt=memory.attempt.record.checkpoint_id,
             gate=memory.gate,
             acknowledged=memory.acknowledged,
             collected=memory.collected,
         )
+
+    def _winner(self, standing: Standing, epoch: EpochNumber) -> CheckpointId | None:
+        return self._manifest(epoch).checkpoint_id if epoch <= standing.confirmed else None
 
     def _take(self, step: protocol.Step, epoch: EpochNumber, memory: _Memory) -> None:
         pipeline = self._pipeline

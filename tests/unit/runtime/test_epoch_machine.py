@@ -1,0 +1,190 @@
+"""Two writers on one store, interleaved at every store operation, with every fault, at random.
+
+Beside them runs a plain model: what the sink must hold follows from the log alone.
+"""
+
+from __future__ import annotations
+
+import pickle
+from datetime import timedelta
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.document import decode
+from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.core.ids import CheckpointId, EpochNumber
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.ports import ObjectStore
+from laminar_dagster.core.prepared import LatestPointer, Prepared
+from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.epoch import EpochRunner
+from laminar_dagster.runtime.survey import survey
+from laminar_dagster.testing.crash import Crash
+from laminar_dagster.testing.interleaving import Fate, Worker, WorkerStore
+from laminar_dagster.testing.memory_store import MemoryStore
+from tests.unit.runtime.conditions import World
+
+SLOTS = st.integers(0, 1)
+NUMBERS = st.lists(st.integers(-5, 5), min_size=1, max_size=8)
+
+
+class EpochMachine(RuleBasedStateMachine):
+    """Rules move workers; invariants look at the store and the sink after every move."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.store = MemoryStore()
+        self.snapshot = pickle.dumps(self.store)
+        self.workers: dict[int, Worker] = {}
+        self.winners: dict[EpochNumber, CheckpointId] = {}
+        self.committed: dict[EpochNumber, CheckpointId] = {}
+        self.latest = 0
+
+    # --- what may happen ------------------------------------------------------------------------
+
+    @rule(partition=SLOTS, values=NUMBERS)
+    def records_arrive(self, partition: int, values: list[int]) -> None:
+        self.world.log.partitions[partition].extend(values)
+
+    @rule(slot=SLOTS)
+    def a_process_starts(self, slot: int) -> None:
+        if slot not in self.workers:
+            self.workers[slot] = self._start()
+
+    @precondition(lambda self: self.workers)
+    @rule(
+        slot=SLOTS,
+        operations=st.integers(1, 25),
+        fate=st.sampled_from([Fate.GO, Fate.GO, Fate.GO, *Fate]),
+    )
+    def it_goes_on(self, slot: int, operations: int, fate: Fate) -> None:
+        worker = self.workers.get(slot)
+        if worker is None:
+            return
+        for _ in range(operations - 1):
+            worker.advance()
+            self.look()
+        worker.advance(fate)
+        if worker.is_done:
+            self._expect_named(worker)
+            del self.workers[slot]
+
+    @rule()
+    def time_passes(self) -> None:
+        self.world.clock.moment += timedelta(minutes=1)
+
+    @rule()
+    def listings_fall_behind_from_here(self) -> None:
+        self.snapshot = pickle.dumps(self.store)
+
+    @rule(is_away=st.booleans())
+    def the_sink_goes_or_comes_back(self, is_away: bool) -> None:
+        self.world.table.is_away = is_away
+
+    @rule()
+    def the_sink_loses_a_reply(self) -> None:
+        self.world.table.lose_next_reply = True
+
+    @rule()
+    def the_sink_breaks_before_a_commit(self) -> None:
+        self.world.table.fail_next_commit = True
+
+    # --- what must hold -------------------------------------------------------------------------
+
+    @invariant()
+    def look(self) -> None:
+        self._one_winner_and_one_manifest_an_epoch()
+        self._latest_never_moves_back()
+        self._the_sink_holds_a_prefix_of_the_answer()
+        self._nothing_that_is_needed_was_collected()
+
+    def _one_winner_and_one_manifest_an_epoch(self) -> None:
+        for info in self.store.list(layout.EPOCHS):
+            parsed = layout.parse_epoch_key(info.key)
+            assert parsed
+            if not parsed.is_plan:
+                prepared = decode(self.store.read(info.key), Prepared, info.key)
+                winner = self.winners.setdefault(parsed.epoch, prepared.checkpoint_id)
+                assert winner == prepared.checkpoint_id
+        for manifest in self._manifests():
+            winner = self.committed.setdefault(manifest.epoch, manifest.checkpoint_id)
+            assert winner == manifest.checkpoint_id == self.winners[manifest.epoch]
+
+    def _latest_never_moves_back(self) -> None:
+        current = self.store.read_versioned(layout.LATEST)
+        epoch = decode(current.data, LatestPointer, layout.LATEST).epoch if current else 0
+        assert epoch >= self.latest
+        self.latest = epoch
+        assert epoch <= (self.world.table.ledger or 0)
+
+    def _the_sink_holds_a_prefix_of_the_answer(self) -> None:
+        table = self.world.table
+        assert table.epochs == [EpochNumber(n) for n in range(1, len(table.epochs) + 1)]
+        expected = {row[:2]: row for row in self.world.log.expected()}
+        seen: dict[int, int] = {}
+        for row in table.rows:
+            partition, offset = row[:2]
+            assert row == expected[partition, offset]
+            assert offset == seen.get(partition, 0), "a gap or a duplicate"
+            seen[partition] = offset + 1
+
+    def _nothing_that_is_needed_was_collected(self) -> None:
+        manifests = sorted(self._manifests(), key=lambda each: each.epoch)
+        assert not manifests or manifests[-1].epoch >= self.latest
+        unfinished = [each for each in manifests if each.epoch > self.latest]
+        finished = [each for each in manifests if each.epoch <= self.latest]
+        for manifest in (*unfinished, *finished[-2:]):
+            for key, size, _ in manifest.files():
+                assert len(self.store.read(key)) == size
+            for source in manifest.sources:
+                assert self.store.read(layout.checkpoint_key(manifest.checkpoint_id, source.path))
+        undecided = survey(CheckpointStore(self.store)).unfinished
+        for epoch in undecided:
+            prepared = CheckpointStore(self.store).prepared(epoch)
+            for key, size, _ in prepared.manifest.files() if prepared else ():
+                assert len(self.store.read(key)) == size
+
+    def teardown(self) -> None:
+        """Whatever happened: a fresh process brings everything to the right end."""
+        for worker in self.workers.values():
+            worker.finish(Fate.CRASH_BEFORE)
+        table = self.world.table
+        table.is_away = table.lose_next_reply = table.fail_next_commit = False
+        runner = EpochRunner(self.world.pipeline(self.store, max_records=None))
+        for _ in range(len(self.committed) + 3):
+            runner.run()
+            self.look()
+        assert sorted(table.rows) == self.world.log.expected()
+        assert self.latest == max(self.committed)
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def _start(self) -> Worker:
+        worker = Worker()
+        runner = self.world.runner(WorkerStore(self.store, worker, self._stale))
+        worker.start(runner.run)
+        return worker
+
+    def _stale(self) -> ObjectStore:
+        store: ObjectStore = pickle.loads(self.snapshot)
+        return store
+
+    def _manifests(self) -> list[CheckpointManifest]:
+        return [
+            decode(self.store.read(info.key), CheckpointManifest, info.key)
+            for info in self.store.list(layout.CHECKPOINTS)
+            if info.key.endswith("/manifest.json")
+        ]
+
+    def _expect_named(self, worker: Worker) -> None:
+        """A worker ends well, dies, or says by name why it stopped."""
+        if isinstance(worker.outcome, BaseException):
+            assert isinstance(worker.outcome, Crash | LaminarError), repr(worker.outcome)
+
+
+TestEpochMachine = EpochMachine.TestCase
+TestEpochMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,302 @@
+"""An epoch from start to end, and from wherever a crash or a fault left it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.errors import (
+    EpochOutOfOrder,
+    EpochTaken,
+    GateFailed,
+    InvalidManifest,
+    LedgerMismatch,
+    NoCheckpointAvailable,
+    SinkUnavailable,
+)
+from laminar_dagster.core.ids import EpochNumber, SinkId
+from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.core.ports import EpochOutput, ObjectStore
+from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.epoch import EpochRunner
+from laminar_dagster.runtime.survey import survey
+from laminar_dagster.stores.local import LocalStore
+from laminar_dagster.testing.memory_pipeline import (
+    MemoryEngine,
+    MemorySink,
+    MemorySource,
+    MemoryTable,
+)
+from laminar_dagster.testing.memory_store import MemoryStore
+from tests.unit.runtime.conditions import World
+
+STEPS = (
+    "Plan",
+    "Compute",
+    "Gate",
+    "Prepare",
+    "WriteManifest",
+    "CommitSinks",
+    "MoveLatest",
+    "Acknowledge",
+    "Collect",
+)
+
+
+@pytest.fixture(params=["memory", "local"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    return MemoryStore() if request.param == "memory" else LocalStore(tmp_path)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.log.partitions = [[1, 2, 3, 4], [10, 20]]
+    return world
+
+
+def test_an_epoch_takes_every_step_once_and_in_order(world: World, store: ObjectStore) -> None:
+    report = world.runner(store).run()
+    assert tuple(step.name for step in report.steps) == STEPS
+    assert report.epoch == 1
+    assert world.table.ledger == 1
+
+
+def test_epochs_add_up_to_the_answer(world: World, store: ObjectStore) -> None:
+    runner = world.runner(store)
+    for _ in range(3):
+        runner.run()
+    assert sorted(world.table.rows) == world.log.expected()
+    assert world.table.epochs == [1, 2, 3]
+
+
+def test_a_finished_epoch_is_not_run_again(world: World, store: ObjectStore) -> None:
+    runner = world.runner(store)
+    runner.run()
+    runner.run()
+    before = list(world.table.rows)
+    report = runner.run(EpochNumber(1))
+    assert report.steps == ()
+    assert world.table.rows == before
+
+
+def test_an_epoch_needs_the_one_before(world: World, store: ObjectStore) -> None:
+    with pytest.raises(EpochOutOfOrder) as caught:
+        world.runner(store).run(EpochNumber(2))
+    assert caught.value.missing == 1
+
+
+def test_sources_are_told_last_and_only_of_the_newest(world: World, store: ObjectStore) -> None:
+    pipeline = world.pipeline(store)
+    EpochRunner(pipeline).run()
+    EpochRunner(pipeline).run()
+    (source,) = pipeline.sources
+    assert isinstance(source, MemorySource)
+    told = source.acknowledged
+    manifest = survey(pipeline.checkpoints).latest
+    assert manifest
+    EpochRunner(pipeline).run(EpochNumber(1))
+    assert source.acknowledged == told
+    assert [position.offset for position in told] == [4, 2]  # type: ignore[union-attr]
+
+
+# --- the gate -----------------------------------------------------------------------------------
+
+
+def refuse(plan: EpochPlan, output: EpochOutput) -> None:
+    raise GateFailed(plan.epoch, "contract", "a column is null")
+
+
+def test_a_failed_gate_publishes_nothing_and_the_epoch_waits(
+    world: World, store: ObjectStore
+) -> None:
+    pipeline = world.pipeline(store)
+    refusing = dataclasses.replace(pipeline, engine=MemoryEngine(store, world.log, refuse))
+    with pytest.raises(GateFailed):
+        EpochRunner(refusing).run()
+    assert world.table.rows == []
+    assert survey(pipeline.checkpoints).newest_epoch == 0
+    assert survey(pipeline.checkpoints).unfinished == (1,)
+    plan = pipeline.checkpoints.plan(EpochNumber(1))
+    world.log.partitions[0].append(5)
+    EpochRunner(pipeline).run()
+    assert pipeline.checkpoints.plan(EpochNumber(1)) == plan, "a retry must not plan again"
+    assert world.table.ledger == 1
+
+
+def test_records_that_do_not_add_up_fail_the_gate(world: World, store: ObjectStore) -> None:
+    class Miscounting(MemoryEngine):
+        def compute(self, *arguments: object) -> EpochOutput:
+            output = super().compute(*arguments)  # type: ignore[arg-type]
+            counts = type(output.counts)(read=output.counts.read + 1, processed=output.counts.read)
+            return dataclasses.replace(output, counts=counts)
+
+    engine = Miscounting(store, world.log)
+    with pytest.raises(GateFailed, match="record accounting"):
+        EpochRunner(dataclasses.replace(world.pipeline(store), engine=engine)).run()
+    assert world.table.rows == []
+
+
+# --- sinks --------------------------------------------------------------------------------------
+
+
+def two_sinks() -> tuple[MemorySink, MemorySink]:
+    return (
+        MemorySink(MemoryTable(), SinkId("first")),
+        MemorySink(MemoryTable(), SinkId("second")),
+    )
+
+
+def test_a_lost_reply_is_looked_up_in_the_ledger(world: World, store: ObjectStore) -> None:
+    world.table.lose_next_reply = True
+    world.runner(store).run()
+    assert world.table.epochs == [1]
+    assert len(world.table.rows) == 5
+
+
+def test_a_sink_that_is_away_holds_back_no_other(world: World, store: ObjectStore) -> None:
+    first, second = two_sinks()
+    runner = EpochRunner(world.pipeline(store, sinks=(first, second)))
+    second.table.is_away = True
+    with pytest.raises(SinkUnavailable, match="second"):
+        runner.run()
+    assert (first.table.ledger, second.table.ledger) == (1, None)
+    assert survey(CheckpointStore(store)).latest is None
+    second.table.is_away = False
+    report = runner.run()
+    assert report.steps[0].name == "CommitSinks"
+    assert (first.table.epochs, second.table.epochs) == ([1], [1])
+
+
+def test_the_next_epoch_may_be_computed_while_a_sink_is_behind(
+    world: World, store: ObjectStore
+) -> None:
+    first, second = two_sinks()
+    runner = EpochRunner(world.pipeline(store, sinks=(first, second)))
+    second.table.is_away = True
+    for epoch in (1, 2):
+        with pytest.raises(SinkUnavailable):
+            runner.run(EpochNumber(epoch))
+    assert (first.table.ledger, second.table.ledger) == (2, None)
+    assert survey(CheckpointStore(store)).unfinished == (1, 2)
+    second.table.is_away = False
+    with pytest.raises(SinkUnavailable, match="behind"):
+        runner.run(EpochNumber(2))
+    runner.run()
+    runner.run()
+    assert sorted(second.table.rows) == sorted(first.table.rows) == world.log.expected()
+
+
+def test_a_sink_that_joins_later_starts_there(world: World, store: ObjectStore) -> None:
+    first, second = two_sinks()
+    EpochRunner(world.pipeline(store, sinks=(first,))).run()
+    EpochRunner(world.pipeline(store, sinks=(first, second))).run()
+    assert first.table.epochs == [1, 2]
+    assert second.table.epochs == [2]
+    assert len(second.table.rows) == 1
+
+
+def test_a_removed_sink_leaves_its_ledger_where_it_was(world: World, store: ObjectStore) -> None:
+    first, second = two_sinks()
+    second.table.is_away = True
+    with pytest.raises(SinkUnavailable):
+        EpochRunner(world.pipeline(store, sinks=(first, second))).run()
+    without = EpochRunner(world.pipeline(store, sinks=(first,)))
+    without.run()
+    without.run()
+    assert (first.table.ledger, second.table.ledger) == (2, None)
+
+
+@pytest.mark.parametrize("ledger", [5, 0])
+def test_a_ledger_that_no_history_explains_stops_everything(
+    world: World, store: ObjectStore, ledger: int
+) -> None:
+    runner = world.runner(store)
+    runner.run()
+    runner.run()
+    world.table.ledger = EpochNumber(ledger)
+    before = list(world.table.rows)
+    with pytest.raises(LedgerMismatch):
+        runner.run()
+    assert world.table.rows == before
+
+
+# --- other processes ----------------------------------------------------------------------------
+
+
+def test_a_slower_attempt_stops(world: World, store: ObjectStore) -> None:
+    pipeline = world.pipeline(store)
+
+    def overtaken(plan: EpochPlan, output: EpochOutput) -> None:
+        EpochRunner(pipeline).run()
+
+    slow = dataclasses.replace(pipeline, engine=MemoryEngine(store, world.log, overtaken))
+    with pytest.raises(EpochTaken) as caught:
+        EpochRunner(slow).run()
+    prepared = pipeline.checkpoints.prepared(EpochNumber(1))
+    assert prepared
+    assert caught.value.winner == prepared.checkpoint_id
+    assert world.table.epochs == [1]
+
+
+def test_the_code_may_be_mended_between_attempts(world: World, store: ObjectStore) -> None:
+    broken = dataclasses.replace(
+        world.pipeline(store, fingerprint="old"), engine=MemoryEngine(store, world.log, refuse)
+    )
+    with pytest.raises(GateFailed):
+        EpochRunner(broken).run()
+    mended = world.pipeline(store, fingerprint="new")
+    EpochRunner(mended).run()
+    prepared = mended.checkpoints.prepared(EpochNumber(1))
+    assert prepared
+    assert prepared.manifest.fingerprint == "new"
+
+
+# --- a lost pointer, and a damaged store --------------------------------------------------------
+
+
+def test_without_a_pointer_the_listing_is_used(world: World, store: ObjectStore) -> None:
+    runner = world.runner(store)
+    for _ in range(5):
+        world.log.partitions[0].append(7)
+        runner.run()
+    store.delete([layout.LATEST])
+    for _ in range(3):
+        runner.run()
+    assert sorted(world.table.rows) == world.log.expected()
+
+
+def test_a_damaged_pointer_is_replaced(world: World, store: ObjectStore) -> None:
+    runner = world.runner(store)
+    runner.run()
+    runner.run()
+    store.put(layout.LATEST, b"nonsense")
+    for _ in range(3):
+        runner.run()
+    latest = CheckpointStore(store).latest()
+    assert latest
+    assert latest.epoch == world.table.ledger
+
+
+def test_a_store_that_lost_its_checkpoints_does_not_start_over(
+    world: World, store: ObjectStore
+) -> None:
+    runner = world.runner(store)
+    runner.run()
+    runner.run()
+    store.delete([info.key for info in store.list(layout.CHECKPOINTS)])
+    with pytest.raises(NoCheckpointAvailable):
+        runner.run()
+
+
+def test_a_manifest_that_was_swapped_is_noticed(world: World, store: ObjectStore) -> None:
+    pipeline = world.pipeline(store)
+    EpochRunner(pipeline).run()
+    EpochRunner(pipeline).run()
+    first, second = sorted(pipeline.checkpoints.checkpoint_ids())
+    store.put(layout.manifest_key(second), store.read(layout.manifest_key(first)))
+    with pytest.raises(InvalidManifest):
+        EpochRunner(pipeline).run()
