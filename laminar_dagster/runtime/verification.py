@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from laminar_dagster.core import layout
 from laminar_dagster.core.errors import ChecksumMismatch, IntegrityError
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.ports import ObjectStore
@@ -67,12 +68,13 @@ def verify_checkpoint(
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="verify") as pool:
         yield from pool.map(look, manifest.files())
     for entry in manifest.sources:
+        key = layout.checkpoint_key(manifest.checkpoint_id, entry.path)
         try:
             checkpoints.offsets_of(manifest, entry)
         except IntegrityError as problem:
-            yield VerifiedFile(entry.path, 0, problem)
+            yield VerifiedFile(key, 0, problem)
         else:
-            yield VerifiedFile(entry.path, 0, None)
+            yield VerifiedFile(key, 0, None)
 
 
 def _check_file(

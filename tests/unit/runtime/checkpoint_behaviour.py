@@ -161,7 +161,8 @@ class CheckpointBehaviour:
         theirs = store.read(layout.checkpoint_key(older.checkpoint_id, path))
         store.put(layout.checkpoint_key(newest.checkpoint_id, path), theirs)
         found = list(verify_checkpoint(CheckpointStore(store), newest))
-        assert [each.key for each in found if each.problem] == [path]
+        key = layout.checkpoint_key(newest.checkpoint_id, path)
+        assert [each.key for each in found if each.problem] == [key]
 
     # --- collection -----------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""``laminar checkpoints``: one module for each command."""

@@ -1,0 +1,246 @@
+"""A checkpoint for people to read: every part of its manifest, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final, assert_never
+
+from laminar_dagster.cli import wording
+from laminar_dagster.cli.tables import Block, Column, Fields, Line, Table
+from laminar_dagster.core.manifest import CheckpointManifest, FileEntry, PartitionSnapshotEntry
+from laminar_dagster.core.offsets import (
+    CustomPosition,
+    FilePosition,
+    KafkaPosition,
+    MysqlPosition,
+    PostgresPosition,
+    SourcePosition,
+)
+
+# As many files as fit on a screen or two.
+_FILES_SHOWN: Final = 50
+
+
+def dossier(
+    manifest: CheckpointManifest, now: datetime, *, is_latest: bool, every_file: bool
+) -> Iterator[Block]:
+    """Everything the manifest says; of many files the first ones, unless every one is asked for."""
+    yield Fields(_head(manifest, now, is_latest))
+    if manifest.operators:
+        yield _operators(manifest)
+    if manifest.sources:
+        yield _sources(manifest)
+    if any(source.gaps for source in manifest.sources):
+        yield _gaps(manifest)
+    if manifest.sinks:
+        yield _sinks(manifest)
+    if manifest.dead_letters:
+        yield _dead_letters(manifest)
+    yield from _files(manifest, None if every_file else _FILES_SHOWN)
+    if manifest.metadata:
+        yield Table(
+            (Column("name"), Column("value", folds=20)),
+            sorted(manifest.metadata.items()),
+            "Metadata",
+        )
+
+
+def _head(manifest: CheckpointManifest, now: datetime, is_latest: bool) -> list[tuple[str, str]]:
+    counts = manifest.counts
+    committed = wording.timestamp(manifest.completed_at)
+    took = wording.duration(manifest.completed_at - manifest.started_at)
+    return [
+        ("checkpoint", manifest.checkpoint_id),
+        ("epoch", str(manifest.epoch)),
+        ("latest", "yes" if is_latest else "no"),
+        ("pipeline", manifest.pipeline),
+        ("fingerprint", manifest.fingerprint),
+        ("plan", manifest.plan_checksum),
+        ("parent", manifest.previous_checkpoint_id or "none"),
+        ("started", f"{wording.timestamp(manifest.started_at)} UTC"),
+        ("committed", f"{committed} UTC, {_ago(manifest.completed_at, now)}, took {took}"),
+        ("watermark", _with_zone(manifest.watermark)),
+        (
+            "records",
+            f"{counts.read:,} read = {counts.processed:,} processed + {counts.filtered:,} filtered"
+            f" + {counts.dead_lettered:,} dead-lettered + {counts.late:,} late",
+        ),
+        ("state", wording.size(manifest.total_size_bytes)),
+        ("unaligned", "yes" if manifest.is_unaligned else "no"),
+        ("format", f"version {manifest.version}"),
+    ]
+
+
+def _ago(moment: datetime, now: datetime) -> str:
+    age = wording.age(moment, now)
+    return age if age.startswith("in ") else f"{age} ago"
+
+
+def _with_zone(micros: int | None) -> str:
+    return "none yet" if micros is None else f"{wording.microseconds(micros)} UTC"
+
+
+def _operators(manifest: CheckpointManifest) -> Table:
+    columns = (
+        Column("operator"),
+        Column("type"),
+        Column("backend", optional=2),
+        Column("partitions", right=True),
+        Column("files", right=True),
+        Column("deltas", right=True, optional=1),
+        Column("size", right=True),
+        Column("schema", optional=3),
+    )
+    rows = [
+        (
+            entry.operator_id,
+            entry.operator_type,
+            entry.state_backend,
+            f"{len({part.partition_id for part in entry.partitions}):,}",
+            f"{len(entry.partitions):,}",
+            f"{sum(part.is_incremental for part in entry.partitions):,}",
+            wording.size(sum(part.size_bytes for part in entry.partitions)),
+            entry.schema_fingerprint or "",
+        )
+        for entry in manifest.operators
+    ]
+    return Table(columns, rows, "Operators")
+
+
+def _sources(manifest: CheckpointManifest) -> Table:
+    columns = (
+        Column("source"),
+        Column("partition", folds=12),
+        Column("position", folds=12),
+        Column("watermark (UTC)", optional=1),
+        Column("schema", optional=2),
+    )
+    rows = []
+    for entry in manifest.sources:
+        schema = entry.schema_fingerprint or ""
+        if not entry.positions:
+            rows.append((entry.source_id, "", "none yet", "", schema))
+        for index, position in enumerate(entry.positions):
+            watermark = entry.watermarks[index] if index < len(entry.watermarks) else None
+            lane, place = describe_position(position)
+            shown = wording.microseconds(watermark)
+            rows.append((entry.source_id, lane, place, shown, schema))
+        if entry.watermark is not None:
+            shown = wording.microseconds(entry.watermark)
+            rows.append((entry.source_id, "all", "", shown, schema))
+    return Table(columns, rows, "Sources")
+
+
+def _gaps(manifest: CheckpointManifest) -> Table:
+    columns = (
+        Column("source"),
+        Column("partition", folds=12),
+        Column("lost from"),
+        Column("up to"),
+        Column("reason", folds=12),
+    )
+    rows = []
+    for entry in manifest.sources:
+        for gap in entry.gaps:
+            lane, start = describe_position(gap.lost.start)
+            _, end = describe_position(gap.lost.end)
+            rows.append((entry.source_id, lane, start, end, gap.reason))
+    return Table(columns, rows, "Gaps: records that were lost before they were read")
+
+
+def _sinks(manifest: CheckpointManifest) -> Table:
+    columns = (
+        Column("sink"),
+        Column("joined at epoch", right=True),
+        Column("rows", right=True),
+        Column("files", right=True),
+        Column("size", right=True),
+        Column("output sha256", optional=1),
+        Column("schema", optional=2),
+    )
+    rows = [
+        (
+            entry.sink_id,
+            str(entry.joined_at),
+            *_totals(entry.files),
+            wording.short_hash(entry.output_sha256),
+            entry.schema_fingerprint or "",
+        )
+        for entry in manifest.sinks
+    ]
+    return Table(columns, rows, "Sinks")
+
+
+def _dead_letters(manifest: CheckpointManifest) -> Table:
+    columns = (
+        Column("source"),
+        Column("records", right=True),
+        Column("files", right=True),
+        Column("size", right=True),
+    )
+    rows = [(entry.source_id, *_totals(entry.files)) for entry in manifest.dead_letters]
+    return Table(columns, rows, "Dead letters")
+
+
+def _totals(files: tuple[FileEntry, ...]) -> tuple[str, str, str]:
+    return (
+        f"{sum(file.rows for file in files):,}",
+        f"{len(files):,}",
+        wording.size(sum(file.size_bytes for file in files)),
+    )
+
+
+def _files(manifest: CheckpointManifest, limit: int | None) -> Iterator[Block]:
+    columns = (
+        Column("file", folds=30),
+        Column("size", right=True),
+        Column("rows", right=True, optional=1),
+        Column("epoch", right=True, optional=2),
+        Column("event time (UTC)", optional=3),
+        Column("sha256"),
+    )
+    rows = [_state_row(manifest, part) for entry in manifest.operators for part in entry.partitions]
+    written = [entry.files for entry in manifest.sinks]
+    written += [entry.files for entry in manifest.dead_letters]
+    for files in written:
+        for file in files:
+            size, digest = wording.size(file.size_bytes), wording.short_hash(file.sha256)
+            rows.append((file.path, size, f"{file.rows:,}", str(manifest.epoch), "", digest))
+    if not rows:
+        return
+    yield Table(columns, rows[:limit], "Files, and the epoch that wrote them")
+    if limit is not None and len(rows) > limit:
+        yield Line(f"{len(rows) - limit:,} more; --files shows every one.")
+
+
+def _state_row(manifest: CheckpointManifest, part: PartitionSnapshotEntry) -> tuple[str, ...]:
+    between = ""
+    if part.event_time:
+        first, last = part.event_time
+        between = f"{wording.microseconds(first)} to {wording.microseconds(last)}"
+    return (
+        part.path,
+        wording.size(part.size_bytes),
+        "" if part.rows is None else f"{part.rows:,}",
+        str(part.origin.epoch if part.origin else manifest.epoch),
+        between,
+        wording.short_hash(part.sha256),
+    )
+
+
+def describe_position(position: SourcePosition) -> tuple[str, str]:
+    """The partition of a source, and the place in it, as the source's own tools write them."""
+    match position:
+        case KafkaPosition(topic=topic, partition=partition, offset=offset):
+            return f"{topic}/{partition}", f"offset {offset}"
+        case PostgresPosition(slot=slot, lsn=lsn):
+            return f"slot {slot}", f"lsn {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+        case MysqlPosition(binlog_file=file, binlog_position=offset, gtid_set=gtids):
+            return "", f"{file}:{offset}" + (f", gtid {gtids}" if gtids else "")
+        case FilePosition(path=path, byte_offset=offset):
+            return path, f"byte {offset}"
+        case CustomPosition(source_type=source_type, position_bytes=data):
+            return source_type, f"0x{data.hex()}"
+        case _:
+            assert_never(position)

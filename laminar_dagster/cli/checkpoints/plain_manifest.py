@@ -1,0 +1,41 @@
+"""A manifest as plain JSON values, nothing left out."""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from laminar_dagster.core.document import checksum
+from laminar_dagster.core.manifest import CheckpointManifest
+
+
+def plain_manifest(manifest: CheckpointManifest) -> dict[str, Any]:
+    """The manifest, member by member as it is stored, and its checksum.
+
+    Stored documents leave out what equals its default. A program that reads them should not have
+    to know the defaults, so here every member is present.
+    """
+    plain: dict[str, Any] = _plain(manifest)
+    return plain | {"checksum": checksum(manifest)}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case msgspec.Struct():
+            config = value.__struct_config__
+            tag = {config.tag_field: config.tag} if config.tag_field else {}
+            names = value.__struct_fields__
+            return tag | {name: _plain(getattr(value, name)) for name in names}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case dict():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case bytes():
+            return base64.b64encode(value).decode()
+        case _:
+            return value

@@ -1,0 +1,76 @@
+"""Options and values that several commands share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import click
+
+CallableT = TypeVar("CallableT", bound=Callable[..., Any])
+
+STORE_VARIABLE: Final = "LAMINAR_STORE"
+
+_PIECE: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
+_WHOLE: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_LONGEST: Final = timedelta(days=3650)
+
+
+def json_option(command: CallableT) -> CallableT:
+    """``--json``. Whether it was given is known before anything is parsed: see ``ctx.obj``."""
+    return click.option(
+        "--json",
+        is_flag=True,
+        expose_value=False,
+        help="Print one JSON document on standard output and nothing else.",
+    )(command)
+
+
+def store_option(command: CallableT) -> CallableT:
+    """``--store``. The variable is read by ``open_checkpoints``, after the group's own option."""
+    return click.option(
+        "--store",
+        metavar="URL",
+        help="The store: file:///path, a path, or s3://bucket/prefix.  "
+        f"[env var: {STORE_VARIABLE}]",
+    )(command)
+
+
+class DurationType(click.ParamType[timedelta]):
+    """A span of time: ``90s``, ``30m``, ``1h``, ``1h30m``, ``2d``, ``1w``."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Read it."""
+        if isinstance(value, timedelta):
+            return value
+        text = str(value).strip().lower()
+        if not _WHOLE.fullmatch(text):
+            self.fail(f"{value!r} is not a duration such as 90s, 30m, 1h30m or 2d", param, ctx)
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PIECE.findall(text))
+        if seconds > _LONGEST.total_seconds():
+            self.fail(f"{value!r} is longer than ten years", param, ctx)
+        return timedelta(seconds=seconds)
+
+
+class LimitType(click.ParamType[int | None]):
+    """How many to show: a number, or ``all``. Nothing is left out with ``all`` and with 0."""
+
+    name = "number or all"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
+        """Read it; None is no limit."""
+        text = str(value).strip().lower()
+        if text == "all":
+            return None
+        if not re.fullmatch(r"\d{1,18}", text, re.ASCII):
+            self.fail(f"{value!r} is not a number from 0 on, nor `all`", param, ctx)
+        return int(text) or None

@@ -1,0 +1,1 @@
+"""The command line as users have it: an installed script, real pipes, terminals and services."""

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from laminar_dagster.cli.main import cli
+from tests.unit.cli.conditions import History, Laminar
+
+
+@pytest.mark.parametrize("command", ["list", "verify", "gc"])
+def test_a_path_that_is_not_there_is_refused_and_not_made(tmp_path: Path, command: str) -> None:
+    missing = tmp_path / "no" / "where"
+    uri = missing.as_uri()
+    for store in (str(missing), uri, uri.replace("file:", "FILE:"), f"file://localhost{missing}"):
+        error = Laminar(store).error("checkpoints", command, exit_code=2)
+        assert error["kind"] == "invalid_config"
+        assert f"there is no folder {missing}" in error["message"]
+    assert not missing.parent.exists()
+
+
+def test_a_file_is_no_store(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    error = Laminar(str(file)).error("checkpoints", "list", exit_code=2)
+    assert error["message"] == f"store: {file} is not a folder"
+    error = Laminar(str(file / "below")).error("checkpoints", "list", exit_code=2)
+    assert "Not a directory" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "ftp://host/x",
+        "S4://bucket",
+        "s3://",
+        "s3:bucket",
+        "file:relative",
+        "file://host/path",
+        "file:///tmp?x=1",
+        "file:///tmp#x",
+        "file:///tmp/%00",
+        "s3://bucket?regoin=eu",
+        "http://[half",
+        "~no-such-user/store",
+        "file:/tmp",
+        "x" * 5000,
+    ],
+)
+def test_a_bad_address_is_refused(url: str) -> None:
+    assert Laminar(url).error("checkpoints", "list", exit_code=2)["kind"] == "invalid_config"
+
+
+def test_without_a_store_says_how_to_give_one() -> None:
+    error = Laminar().error("checkpoints", "list", exit_code=2)
+    assert error["message"] == "store: none is given"
+    assert error["hint"] == "give --store URL, or set LAMINAR_STORE"
+
+
+def test_the_nearest_of_option_group_and_variable_counts(
+    history: History, empty: Laminar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert empty.store is not None
+    full, none = str(history.root), empty.store
+    monkeypatch.setenv("LAMINAR_STORE", full)
+    run = Laminar()
+    assert len(run.json("checkpoints", "list")) == 5
+    assert run.json("checkpoints", "--store", none, "list") == []
+    assert run.json("checkpoints", "list", "--store", none) == []
+    assert len(run.json("checkpoints", "--store", none, "list", "--store", full)) == 5
+    # An empty shell variable must not fall back to another store.
+    for args in (["checkpoints", "gc", "--store", ""], ["checkpoints", "--store", "", "gc"]):
+        assert run.error(*args, exit_code=2)["message"] == "store URL: it is empty"
+
+
+@pytest.mark.parametrize("spelling", ["path", "file", "relative", "project"])
+def test_a_local_store_has_several_spellings(
+    history: History, spelling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, above = history.root, history.root.parent
+    monkeypatch.chdir(above if spelling == "relative" else "/")
+    args = {
+        "path": ["checkpoints", "list", "--store", str(root)],
+        "file": ["checkpoints", "list", "--store", root.as_uri()],
+        "relative": ["checkpoints", "list", "--store", root.name],
+        "project": ["--project", str(above), "checkpoints", "list", "--store", f"./{root.name}"],
+    }[spelling]
+    assert len(Laminar().json(*args)) == 5
+
+
+@pytest.mark.parametrize("name", ["a b%20c#d?e", "\udcff", "größe"])
+def test_a_folder_with_odd_characters_is_found(tmp_path: Path, name: str) -> None:
+    history = History(tmp_path / name).run(1)
+    for store in (str(history.root), history.root.as_uri()):
+        assert len(Laminar(store).json("checkpoints", "list")) == 1
+
+
+@pytest.mark.parametrize("project", ["/no/such/folder", __file__])
+def test_a_project_must_be_a_folder(project: str) -> None:
+    error = Laminar().error("--project", project, "checkpoints", "list", exit_code=2)
+    assert "--project" in error["message"]
+
+
+def test_a_link_to_a_store_is_followed(history: History, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(history.root)
+    result = CliRunner().invoke(cli, ["checkpoints", "list", "--store", str(link)])
+    assert result.stdout.count("clicks") == 5
