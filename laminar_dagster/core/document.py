@@ -37,7 +37,7 @@ MAX_DOCUMENT_BYTES: Final = 16 * 1024 * 1024
 PLAIN_LIMIT: Final = 32 * 1024
 
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Text = Annotated[str, Meta(min_length=1, max_length=4096)]
 Timestamp = Annotated[datetime, Meta(tz=True)]
 
@@ -72,7 +72,11 @@ RecordT = TypeVar("RecordT")
 
 def encode(document: Document) -> bytes:
     """The canonical bytes of a document: sealed, and wrapped in gzip when the text is long."""
-    text = _seal(_ENCODER.encode(document))
+    try:
+        text = _seal(_ENCODER.encode(document))
+    except UnicodeEncodeError as error:
+        # A file name that is not UTF-8 comes as half a character.
+        raise MalformedDocument(type(document).__name__, f"it is not text: {error}") from None
     if len(text) > MAX_DOCUMENT_BYTES:
         name = type(document).__name__
         raise MalformedDocument(name, f"it would be larger than {MAX_DOCUMENT_BYTES} bytes")

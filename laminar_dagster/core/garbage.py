@@ -18,21 +18,21 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from laminar_dagster.core import layout
-from laminar_dagster.core.ids import CheckpointId, EpochNumber
+from laminar_dagster.core.ids import GENESIS, CheckpointId, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.ports import ObjectInfo
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What a look at the store found.
+    """What a look at the store found. The listing is made first, everything else is read after it.
 
     Attributes:
         retained: Manifests to keep, of the newest checkpoints and of all unfinished epochs.
         undecided: Winners that are prepared and have no manifest yet.
-        attempts: The epoch of each attempt that has no manifest.
+        attempts: The epoch of each folder, as the record of its attempt says.
         decided: The newest epoch that has a winner.
-        objects: A listing of the store; may be stale.
+        objects: A listing of the store; may be stale, and may name an object twice.
     """
 
     retained: tuple[CheckpointManifest, ...]
@@ -64,77 +64,69 @@ class Garbage:
 
 def find_garbage(holdings: Holdings, now: datetime, grace: timedelta) -> Garbage:
     """Decide what may go. Pure; deleting the answer twice, or half of it, is harmless."""
-    reachable = _reachable(holdings.retained)
-    kept = {manifest.checkpoint_id for manifest in holdings.retained} | holdings.undecided
-    oldest = min((manifest.epoch for manifest in holdings.retained), default=None)
-
+    sizes = {info.key: info.size for info in holdings.objects}
+    folders = _Folders(holdings, now, grace)
     manifests: list[str] = []
     files: list[str] = []
     attempts: list[str] = []
     strangers: list[str] = []
-    size = 0
-
-    objects = list(holdings.objects)
-    expired = _expired_checkpoints(objects, kept)
-    for info in objects:
-        epoch_key = layout.parse_epoch_key(info.key)
+    for key in sizes:
+        epoch_key = layout.parse_epoch_key(key)
+        parsed = layout.parse_checkpoint_key(key)
         if epoch_key:
-            # Without a retained checkpoint nothing is known to be old.
-            if epoch_key.is_plan and oldest is not None and epoch_key.epoch < oldest:
-                files.append(info.key)
-                size += info.size
-            continue
-        parsed = layout.parse_checkpoint_key(info.key)
-        if not parsed:
-            if info.key != layout.LATEST:
-                strangers.append(info.key)
-            continue
-        checkpoint, path = parsed
-        if checkpoint in kept or info.key in reachable:
-            continue
-        if checkpoint not in expired:
-            epoch = holdings.attempts.get(checkpoint)
-            if epoch is None:
-                strangers.append(info.key)
+            if epoch_key.is_plan and folders.is_before_history(epoch_key.epoch):
+                files.append(key)
+        elif parsed and parsed[0] in folders.known:
+            if not folders.may_lose(parsed[0], key):
                 continue
-            if epoch > holdings.decided or now - info.modified < grace:
-                continue
-        size += info.size
-        if layout.is_manifest_path(path):
-            manifests.append(info.key)
-        elif layout.is_attempt_path(path):
-            attempts.append(info.key)
-        else:
-            files.append(info.key)
+            if layout.is_manifest_path(parsed[1]):
+                manifests.append(key)
+            elif not layout.is_attempt_path(parsed[1]):
+                files.append(key)
+            elif parsed[0] not in folders.in_use:
+                # Kept until the rest is gone: without it, the rest would be a stranger's.
+                attempts.append(key)
+        elif key != layout.LATEST:
+            strangers.append(key)
     return Garbage(
         manifests=tuple(manifests),
         files=tuple(files),
-        attempts=_without_reachable_files(attempts, reachable),
-        size_bytes=size,
+        attempts=tuple(attempts),
+        size_bytes=sum(sizes[key] for key in (*manifests, *files, *attempts)),
         strangers=tuple(strangers),
     )
 
 
-def _reachable(retained: Iterable[CheckpointManifest]) -> frozenset[str]:
-    return frozenset(key for manifest in retained for key, _, _ in manifest.files())
+class _Folders:
+    """Which checkpoint folders may lose objects."""
 
+    def __init__(self, holdings: Holdings, now: datetime, grace: timedelta) -> None:
+        epochs = [manifest.epoch for manifest in holdings.retained]
+        # Without a retained checkpoint nothing is known to be old.
+        self._oldest = min(epochs, default=GENESIS)
+        self._decided = holdings.decided
+        self._reachable = {key for each in holdings.retained for key, _, _ in each.files()}
+        self._kept = {each.checkpoint_id for each in holdings.retained} | holdings.undecided
+        self._epochs = holdings.attempts
+        self.known = self._kept | set(holdings.attempts)
+        self.in_use = {CheckpointId(key.split("/")[1]) for key in self._reachable}
+        self._complete: set[CheckpointId] = set()
+        self._young: set[CheckpointId] = set()
+        for info in holdings.objects:
+            parsed = layout.parse_checkpoint_key(info.key)
+            if parsed and layout.is_manifest_path(parsed[1]):
+                self._complete.add(parsed[0])
+            # The whole folder is as young as its youngest object: its writer may still be at it.
+            if parsed and now - info.modified < grace:
+                self._young.add(parsed[0])
 
-def _expired_checkpoints(
-    objects: Iterable[ObjectInfo], kept: set[CheckpointId]
-) -> frozenset[CheckpointId]:
-    """Checkpoints that have a manifest and are not kept."""
-    found = set()
-    for info in objects:
-        parsed = layout.parse_checkpoint_key(info.key)
-        if parsed and layout.is_manifest_path(parsed[1]) and parsed[0] not in kept:
-            found.add(parsed[0])
-    return frozenset(found)
+    def is_before_history(self, epoch: EpochNumber) -> bool:
+        return epoch < self._oldest
 
-
-def _without_reachable_files(attempts: Iterable[str], reachable: frozenset[str]) -> tuple[str, ...]:
-    """Keep the record of an attempt whose folder still holds a file in use.
-
-    Once that file is no longer reached, the record says that the rest may go.
-    """
-    in_use = {key.split("/")[1] for key in reachable}
-    return tuple(key for key in attempts if key.split("/")[1] not in in_use)
+    def may_lose(self, folder: CheckpointId, key: str) -> bool:
+        if folder in self._kept or key in self._reachable:
+            return False
+        epoch = self._epochs[folder]
+        if folder in self._complete:
+            return self.is_before_history(epoch)
+        return epoch <= self._decided and folder not in self._young

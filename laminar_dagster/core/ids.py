@@ -18,6 +18,11 @@ MAX_NAME_BYTES: Final = 200
 MAX_EPOCH: Final = 2**63 - 1
 
 _PUNCTUATION: Final = frozenset("_-.")
+# Fillers of Hangul: letters by their class, and blank.
+_INVISIBLE: Final = frozenset("\u115f\u1160")
+# The end of the year 9999, past which Python knows no dates.
+_LAST_TIME: Final = "e677d21fdbff"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-](?:[A-Za-z0-9_.-]{0,198}[A-Za-z0-9_-])?")
 _UUID7: Final = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.ASCII
 )
@@ -38,10 +43,15 @@ class _Name(str):
         """
         if type(value) is cls:
             return value
-        problem = _problem_with(value)
+        problem = "" if _is_plain(value) else _problem_with(value)
         if problem:
             raise InvalidName(cls.noun, str(value)[:MAX_NAME_BYTES], problem)
         return super().__new__(cls, value)
+
+
+def _is_plain(value: object) -> bool:
+    """The usual case, told at once."""
+    return isinstance(value, str) and _PLAIN.fullmatch(value) is not None
 
 
 def _problem_with(value: object) -> str:
@@ -52,8 +62,10 @@ def _problem_with(value: object) -> str:
     if value[0] == "." or value[-1] == ".":
         return "must not begin or end with '.'"
     for character in value:
-        # A letter or digit of any script; separators and their look-alikes are neither.
-        if not (character.isalnum() or character in _PUNCTUATION):
+        # A letter or digit of any script. Separators, and what only looks like one by being another
+        # form of it, are neither; nor is what cannot be seen.
+        is_usual = character.isalnum() or character in _PUNCTUATION
+        if not is_usual or character in _INVISIBLE:
             return f"holds U+{ord(character):04X}, which is not a letter, digit, '_', '-' or '.'"
     if len(value.encode()) > MAX_NAME_BYTES:
         return f"is longer than {MAX_NAME_BYTES} bytes"
@@ -170,7 +182,7 @@ class CheckpointId(str):
         """
         if type(value) is cls:
             return value
-        if not _UUID7.fullmatch(str(value)):
+        if not _UUID7.fullmatch(str(value)) or value[:8] + value[9:13] > _LAST_TIME:
             raise InvalidCheckpointId(str(value)[:64])
         return super().__new__(cls, value)
 

@@ -89,6 +89,7 @@ class SourceOffsetEntry(Record, frozen=True, kw_only=True):
 
     Attributes:
         watermarks: One for each position, in microseconds; None before the first event.
+        watermark: The source's own: the smallest of those that are not idle. Never runs back.
         gaps: Every loss that was ever accepted for this source.
     """
 
@@ -96,6 +97,7 @@ class SourceOffsetEntry(Record, frozen=True, kw_only=True):
     positions: tuple[SourcePosition, ...]
     path: Text
     watermarks: tuple[Micros | None, ...] = ()
+    watermark: Micros | None = None
     schema_fingerprint: Text | None = None
     gaps: tuple[Gap, ...] = ()
 
@@ -167,11 +169,11 @@ class CheckpointManifest(Document, frozen=True, kw_only=True):
     started_at: Timestamp
     completed_at: Timestamp
     total_size_bytes: Natural
+    counts: RecordCounts
     operators: tuple[OperatorSnapshotEntry, ...] = ()
     sources: tuple[SourceOffsetEntry, ...] = ()
     sinks: tuple[SinkEntry, ...] = ()
     dead_letters: tuple[DeadLetterEntry, ...] = ()
-    counts: RecordCounts = RecordCounts()
     watermark: Micros | None = None
     is_unaligned: bool = False
     metadata: dict[str, str] = field(default_factory=dict)
@@ -284,16 +286,29 @@ def _check_chains(manifest: CheckpointManifest, operator: OperatorSnapshotEntry)
                     manifest.checkpoint_id,
                     f"operator {operator.operator_id} has the path {part.path!r}",
                 )
-            written = part.origin.epoch if part.origin else manifest.epoch
-            if written <= epoch or written > manifest.epoch:
-                raise InvalidManifest(
-                    manifest.checkpoint_id,
-                    f"operator {operator.operator_id}, partition {partition}: "
-                    f"files are not in epoch order",
-                )
-            if part.is_incremental != (epoch != GENESIS):
+            if part.is_incremental and epoch == GENESIS:
                 raise DeltaWithoutBase(operator.operator_id, partition)
-            epoch = written
+            problem = _problem_of_file(manifest, part, epoch)
+            if problem:
+                where = f"operator {operator.operator_id}, partition {partition}"
+                raise InvalidManifest(manifest.checkpoint_id, f"{where}: {problem}")
+            epoch = part.origin.epoch if part.origin else manifest.epoch
+
+
+def _problem_of_file(
+    manifest: CheckpointManifest, part: PartitionSnapshotEntry, below: EpochNumber
+) -> str:
+    if part.origin and part.origin.checkpoint_id == manifest.checkpoint_id:
+        return "a file of this checkpoint is said to be of an earlier one"
+    if part.origin and part.origin.epoch >= manifest.epoch:
+        return f"a file is of epoch {part.origin.epoch}, which is not earlier"
+    if (part.origin.epoch if part.origin else manifest.epoch) <= below:
+        return "files are not in epoch order"
+    if not part.is_incremental and below != GENESIS:
+        return "a full file stands above others"
+    if part.event_time and part.event_time[0] > part.event_time[1]:
+        return "its event times run backwards"
+    return ""
 
 
 class ManifestBuilder:

@@ -88,6 +88,8 @@ class EpochPlan(Document, frozen=True, kw_only=True):
         require_utc("clock", self.clock)
         if self.epoch == GENESIS:
             raise ValueError("epochs are numbered from 1")
+        if self.parent and self.parent.epoch == GENESIS:
+            raise ValueError("the first epoch builds on no checkpoint")
         above = self.parent.epoch if self.parent else GENESIS
         if self.epoch != above + 1:
             raise ValueError(f"epoch {self.epoch} cannot build on epoch {above}")

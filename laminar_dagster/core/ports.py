@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from laminar_dagster.core.errors import LaminarError
 from laminar_dagster.core.ids import (
@@ -44,7 +44,7 @@ class ArrowBatch(Protocol):
 
 
 class Clock(Protocol):
-    """Time, so that the layers below need not read it themselves."""
+    """Time."""
 
     def now(self) -> datetime:
         """The wall clock, in UTC."""
@@ -177,10 +177,7 @@ class ObjectStore(Protocol):
         ...
 
     def list_folders(self, prefix: str) -> Iterator[str]:
-        """The names directly below a prefix that ends with ``/`` and that hold objects, sorted.
-
-        One request for a thousand names, however many objects they hold.
-        """
+        """The names directly below a prefix that ends with ``/``, sorted; a thousand a request."""
         ...
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -217,9 +214,8 @@ class Source(Protocol):
     ) -> SourcePlan:
         """Choose the end of the next epoch's ranges, at one moment.
 
-        Starts where the last checkpoint ended (``start``), or at the source's own beginning for
-        partitions that are new. ``previous`` is the last epoch's plan, whose pinned identity must
-        still hold.
+        Starts where the last checkpoint ended, or at the source's beginning for new partitions.
+        ``previous`` is the last epoch's plan, whose pinned identity must still hold.
 
         Raises:
             SourceReplaced: It is another source than the one that was pinned.
@@ -257,14 +253,30 @@ class Source(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class DecodedChunk:
+    """Records of a split, decoded together.
+
+    Attributes:
+        rows: The good ones, in order, with the source's columns.
+        bad: The others, in order: ``partition``, ``position``, ``raw`` and ``reason``.
+        records: How many there were, good and bad, of ``size_bytes`` in all.
+    """
+
+    rows: Any
+    bad: Any
+    records: int
+    size_bytes: int
+
+
 class SplitReader(Protocol):
     """Reads one split on an executor. Pickles; opens its own connection."""
 
-    def read(self, split: SourceRange) -> Iterator[ArrowBatch]:
-        """All records of the half-open range, in order, ending by position.
+    def read(self, split: SourceRange) -> Iterator[DecodedChunk]:
+        """All records of the range, in order, in the same chunks on every machine.
 
         Raises:
-            SourceUnavailable, RetentionExpired, DecodeFailed: as their names say.
+            SourceUnavailable, RetentionExpired: as their names say.
         """
         ...
 
@@ -286,8 +298,7 @@ class StagedOutput:
 class Sink(Protocol):
     """Publishes an epoch in one transaction of its own that also moves its ledger.
 
-    No transaction outlives a call. The ledger is the fence: it moves from N-1 to N and in no other
-    way, so a process that was paused and comes back changes nothing.
+    No transaction outlives a call. The ledger is the fence: it moves from N-1 to N only.
     """
 
     @property
@@ -309,11 +320,11 @@ class Sink(Protocol):
         Idempotent: with the ledger at ``epoch`` already, nothing changes.
 
         Raises:
-            LedgerMismatch: The ledger is neither at ``epoch`` nor at the one before.
+            LedgerMismatch: The ledger is behind the epoch before.
+            FencedOut: The ledger is past ``epoch``: another process went on.
             CommitOutcomeUnknown: The commit was sent and no reply came. Read the ledger.
             ConnectionLost, SinkUnavailable: Nothing was published.
             WriteFailed: The sink refused a row. Nothing was published.
-            FencedOut: A newer instance took over.
         """
         ...
 
@@ -352,7 +363,11 @@ class StateStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EpochOutput:
-    """What an attempt computed and wrote below its own checkpoint folder."""
+    """What an attempt computed and wrote below its own checkpoint folder.
+
+    Attributes:
+        violations: What speaks against publishing it: broken contracts, counts that do not add up.
+    """
 
     operators: tuple[OperatorSnapshotEntry, ...]
     sources: tuple[SourceOffsetEntry, ...]
@@ -360,6 +375,7 @@ class EpochOutput:
     dead_letters: tuple[DeadLetterEntry, ...]
     counts: RecordCounts
     watermark: int | None
+    violations: tuple[str, ...] = ()
 
 
 class Engine(Protocol):

@@ -11,9 +11,8 @@
     9  Collect         what nothing reaches any more is gone
 
 Going forward and recovering are this one function. Every step is idempotent and leaves a fact that
-the next call sees; a process that dies anywhere is continued by any other from the same facts.
-Steps 2 and 3 leave nothing that others may rely on: until an attempt is prepared, only the process
-that made it can go on with it, and everybody else computes again under a name of their own.
+the next call sees; a process that dies anywhere is continued by any other from the same facts. Only
+steps 2 and 3 leave nothing that others may rely on: they compute again, under names of their own.
 """
 
 from __future__ import annotations
@@ -21,13 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from laminar_dagster.core.errors import (
-    EpochOutOfOrder,
-    EpochTaken,
-    GateFailed,
-    LedgerMismatch,
-    StopError,
-)
+from laminar_dagster.core import errors
 from laminar_dagster.core.ids import CheckpointId, EpochNumber, SinkId
 
 
@@ -41,18 +34,13 @@ class SinkFact:
 
 @dataclass(frozen=True, slots=True)
 class EpochFacts:
-    """What is known of an epoch.
+    """What is known of an epoch; ``latest`` is read first, then the ledgers, then ``newest``.
 
     Attributes:
         latest: The epoch ``_latest`` points at; 0 before the first.
         newest: The newest epoch with a manifest.
-        planned: Whether the plan exists.
         winner: The attempt that ``prepared.json`` names.
-        attempt: This process's own finished attempt.
-        gate: This attempt's verdict: None before, True when passed, the failure otherwise.
-        sinks: Of the manifest, with their ledgers.
-        acknowledged: Whether this process has told the sources.
-        collected: Whether this process has collected garbage.
+        attempt: This process's own finished attempt; ``gate`` is its verdict.
     """
 
     epoch: EpochNumber
@@ -61,7 +49,7 @@ class EpochFacts:
     planned: bool = False
     winner: CheckpointId | None = None
     attempt: CheckpointId | None = None
-    gate: Literal[True] | GateFailed | None = None
+    gate: Literal[True] | errors.GateFailed | None = None
     sinks: tuple[SinkFact, ...] = ()
     acknowledged: bool = False
     collected: bool = False
@@ -133,27 +121,33 @@ class AwaitSinks:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitEpoch:
+    """This earlier epoch is not finished. Come back later."""
+
+    epoch: EpochNumber
+
+
+@dataclass(frozen=True, slots=True)
 class Halt:
     """Going on would be wrong. The error says why."""
 
-    error: StopError
+    error: errors.StopError
 
 
-Forward = Plan | Compute | Gate | Prepare | WriteManifest | CommitSinks
-Afterwards = MoveLatest | Acknowledge | Collect | Finished
-Step = Forward | Afterwards | AwaitSinks | Halt
+Forward = Plan | Compute | Gate | Prepare | WriteManifest | CommitSinks | MoveLatest
+Step = Forward | Acknowledge | Collect | Finished | AwaitSinks | AwaitEpoch | Halt
 
 
 def next_step(facts: EpochFacts) -> Step:
     """What to do now. Pure: the same facts always give the same step."""
     if facts.attempt and facts.winner and facts.attempt != facts.winner:
-        return Halt(EpochTaken(facts.epoch, facts.winner))
+        return Halt(errors.EpochTaken(facts.epoch, facts.winner))
     if facts.latest >= facts.epoch:
         return _after_latest(facts)
     if facts.newest >= facts.epoch:
         return _after_manifest(facts)
     if facts.newest < facts.epoch - 1:
-        return Halt(EpochOutOfOrder(facts.epoch, facts.newest + 1))
+        return Halt(errors.EpochOutOfOrder(facts.epoch, facts.newest + 1))
     if facts.winner:
         return WriteManifest(facts.winner)
     if not facts.planned:
@@ -165,7 +159,7 @@ def next_step(facts: EpochFacts) -> Step:
             return Gate(facts.attempt)
         case True:
             return Prepare(facts.attempt)
-        case GateFailed() as failure:
+        case errors.GateFailed() as failure:
             return Halt(failure)
 
 
@@ -177,18 +171,21 @@ def _after_manifest(facts: EpochFacts) -> Step:
             waiting.append(sink.sink_id)
         elif sink.ledger > facts.newest:
             # No manifest explains it: the store was set back, or somebody shares the sink.
-            return Halt(LedgerMismatch(sink.sink_id, facts.epoch, sink.ledger))
+            return Halt(errors.LedgerMismatch(sink.sink_id, facts.epoch, sink.ledger))
         elif sink.ledger == facts.epoch - 1:
             ready.append(sink.sink_id)
         elif sink.ledger < facts.epoch - 1:
             if facts.latest >= facts.epoch - 1:
                 # It had confirmed the epochs below, and lost them since.
-                return Halt(LedgerMismatch(sink.sink_id, facts.epoch, sink.ledger))
+                return Halt(errors.LedgerMismatch(sink.sink_id, facts.epoch, sink.ledger))
             waiting.append(sink.sink_id)
     if ready:
         return CommitSinks(tuple(ready))
     if waiting:
         return AwaitSinks(tuple(waiting))
+    if facts.latest < facts.epoch - 1:
+        # The epoch below may have a sink that this one lacks.
+        return AwaitEpoch(facts.epoch.previous())
     return MoveLatest()
 
 

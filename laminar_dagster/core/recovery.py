@@ -14,8 +14,10 @@ from laminar_dagster.core import layout
 from laminar_dagster.core.document import Natural, Record, Sha256
 from laminar_dagster.core.errors import (
     AllCheckpointsCorrupt,
+    IntegrityError,
     LaminarError,
     OperatorMismatch,
+    UnsupportedVersion,
 )
 from laminar_dagster.core.ids import (
     CheckpointId,
@@ -56,11 +58,17 @@ class Standing:
     epochs: tuple[FoundEpoch, ...]
     latest: LatestPointer | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a hole: an epoch that is stepped over would never reach its sinks."""
+        for place, found in enumerate(self.epochs, 1):
+            is_last = place == len(self.epochs)
+            if found.epoch != self.confirmed + place or not (found.manifest or is_last):
+                raise ValueError(f"epoch {found.epoch} does not follow in an unbroken line")
+
     @property
     def newest_epoch(self) -> EpochNumber:
         """The last epoch that has a manifest."""
-        committed = [found.epoch for found in self.epochs if found.manifest]
-        return max(committed, default=self.confirmed)
+        return max((each.epoch for each in self.epochs if each.manifest), default=self.confirmed)
 
     @property
     def unfinished(self) -> tuple[EpochNumber, ...]:
@@ -87,6 +95,10 @@ def facts_of(
 ) -> EpochFacts:
     """The durable facts of an epoch.
 
+    A sink may commit while the facts are gathered. So that what is read fits together, ``_latest``
+    is read before the ledgers; and a ledger that is ahead of ``newest_epoch`` is believed only
+    after another look at the store.
+
     Args:
         standing: What the store holds.
         epoch: Which one.
@@ -101,15 +113,15 @@ def facts_of(
         planned=found.planned,
         winner=found.prepared.checkpoint_id if found.prepared else None,
         sinks=tuple(
-            _sink_fact(entry, ledgers.get(entry.sink_id), entry.sink_id in unreadable)
+            SinkFact(entry.sink_id, None)
+            if entry.sink_id in unreadable
+            else _sink_fact(entry, ledgers[entry.sink_id])
             for entry in (found.manifest.sinks if found.manifest else ())
         ),
     )
 
 
-def _sink_fact(entry: SinkEntry, ledger: EpochNumber | None, is_away: bool) -> SinkFact:
-    if is_away:
-        return SinkFact(entry.sink_id, None)
+def _sink_fact(entry: SinkEntry, ledger: EpochNumber | None) -> SinkFact:
     # A ledger that does not exist yet stands just before the epoch in which the sink joined.
     return SinkFact(entry.sink_id, entry.joined_at.previous() if ledger is None else ledger)
 
@@ -130,20 +142,35 @@ def fallback_chain(
 ) -> tuple[CheckpointManifest, ...]:
     """The checkpoints to try, newest epoch first: one, and at most ``max_fallbacks`` more.
 
-    A damaged manifest takes up a try. Its epoch is not known, so it counts as newer than those
-    minted before it.
+    A damaged manifest takes up a try. Its epoch is not known, so it is placed before the first
+    readable one that was minted earlier.
 
     Raises:
         AllCheckpointsCorrupt: There are checkpoints, and none that may be tried can be read.
+        LaminarError: A manifest could not be read for a reason other than damage, such as a store
+            that is away or a newer format: falling back would be wrong.
     """
-    unique = {candidate.checkpoint_id: candidate for candidate in candidates}
-    ordered = sorted(unique.values(), key=lambda candidate: candidate.checkpoint_id, reverse=True)
-    tries = ordered[: max_fallbacks + 1]
-    readable = [each.manifest for each in tries if isinstance(each.manifest, CheckpointManifest)]
-    if tries and not readable:
-        raise AllCheckpointsCorrupt(len(tries), str(tries[-1].manifest))
+    unique = {candidate.checkpoint_id: candidate.manifest for candidate in candidates}
+    readable = [each for each in unique.values() if isinstance(each, CheckpointManifest)]
     # Ids sort by the clocks of the machines that minted them; epochs are the truth.
-    return tuple(sorted(readable, key=lambda manifest: manifest.epoch, reverse=True))
+    readable.sort(key=lambda manifest: manifest.epoch, reverse=True)
+    ordered: list[CheckpointManifest | IntegrityError] = [*readable]
+    for checkpoint, problem in sorted(unique.items()):
+        if isinstance(problem, CheckpointManifest):
+            continue
+        if not isinstance(problem, IntegrityError) or isinstance(problem, UnsupportedVersion):
+            raise problem
+        later = (
+            place
+            for place, each in enumerate(ordered)
+            if isinstance(each, CheckpointManifest) and each.checkpoint_id < checkpoint
+        )
+        ordered.insert(next(later, len(ordered)), problem)
+    tries = ordered[: max(0, max_fallbacks) + 1]
+    chosen = tuple(each for each in tries if isinstance(each, CheckpointManifest))
+    if tries and not chosen:
+        raise AllCheckpointsCorrupt(len(tries), str(tries[-1]))
+    return chosen
 
 
 def check_operators(

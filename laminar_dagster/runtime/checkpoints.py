@@ -206,7 +206,12 @@ class CheckpointStore:
     def _create(self, key: str, document: Document) -> None:
         data = encode(document)
         decode(data, type(document), key)
-        self.objects.create(key, data)
+        try:
+            self.objects.create(key, data)
+        except ObjectExists:
+            # The same text may be wrapped in other bytes by another version of zlib.
+            if self._read(key, type(document)) != document:
+                raise
 
 
 def _checked(manifest: CheckpointManifest, checkpoint: CheckpointId) -> CheckpointManifest:

@@ -72,7 +72,7 @@ def collect(
         Holdings(
             retained=retained,
             undecided=_prepared_only(standing),
-            attempts=checkpoints.attempts(_without_manifest(objects)),
+            attempts=checkpoints.attempts(_folders(objects)),
             decided=_decided(standing),
             objects=objects,
         ),
@@ -119,12 +119,6 @@ def _decided(standing: Standing) -> EpochNumber:
     return max(winners, default=standing.confirmed)
 
 
-def _without_manifest(objects: list[ObjectInfo]) -> set[CheckpointId]:
-    complete, seen = set(), set()
-    for info in objects:
-        parsed = layout.parse_checkpoint_key(info.key)
-        if parsed:
-            seen.add(parsed[0])
-            if layout.is_manifest_path(parsed[1]):
-                complete.add(parsed[0])
-    return seen - complete
+def _folders(objects: list[ObjectInfo]) -> set[CheckpointId]:
+    parsed = (layout.parse_checkpoint_key(info.key) for info in objects)
+    return {each[0] for each in parsed if each}

@@ -13,11 +13,11 @@ from typing import Literal, assert_never
 
 from laminar_dagster.core import protocol
 from laminar_dagster.core.errors import (
+    EpochWaits,
     GateFailed,
     InvalidState,
     LaminarError,
     RetryError,
-    SinkUnavailable,
     UnknownOutcome,
 )
 from laminar_dagster.core.ids import CheckpointId, EpochNumber, SinkId
@@ -115,6 +115,9 @@ class EpochRunner:
             except RetryError as error:
                 memory.failed_sinks[entry.sink_id] = error
         facts = facts_of(standing, epoch, ledgers, frozenset(memory.failed_sinks))
+        if any(ledger and ledger > facts.newest for ledger in ledgers.values()):
+            # Another process may have gone on since the survey; only a second look tells.
+            facts = replace(facts, newest=survey(self._pipeline.checkpoints).newest_epoch)
         if memory.attempt is None:
             return replace(facts, acknowledged=memory.acknowledged, collected=memory.collected)
         return replace(
@@ -155,8 +158,9 @@ class EpochRunner:
                 steps.collect_garbage(pipeline)
                 memory.collected = True
             case protocol.AwaitSinks(sinks):
-                behind = SinkUnavailable(sinks[0], "it is behind with an earlier epoch")
-                raise memory.failed_sinks.get(sinks[0], behind)
+                raise memory.failed_sinks.get(sinks[0], EpochWaits(epoch, epoch.previous()))
+            case protocol.AwaitEpoch(behind):
+                raise EpochWaits(epoch, behind)
             case protocol.Halt(error):
                 raise error
             case protocol.Finished():

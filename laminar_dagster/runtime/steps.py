@@ -18,6 +18,7 @@ from laminar_dagster.core.errors import (
     FailedError,
     GateFailed,
     LaminarError,
+    LedgerMismatch,
     ObjectExists,
     ObjectMissing,
     RetryError,
@@ -27,7 +28,7 @@ from laminar_dagster.core.ids import EpochNumber, SinkId
 from laminar_dagster.core.manifest import CheckpointManifest, FileEntry, ManifestBuilder
 from laminar_dagster.core.offsets import SourceOffsets
 from laminar_dagster.core.plan import EpochPlan, SinkPlan
-from laminar_dagster.core.ports import EpochOutput, StagedOutput
+from laminar_dagster.core.ports import EpochOutput, Sink, StagedOutput
 from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
 from laminar_dagster.runtime.collector import collect
 from laminar_dagster.runtime.pipeline import Pipeline
@@ -74,7 +75,7 @@ def plan(pipeline: Pipeline, epoch: EpochNumber) -> None:
             for source in pipeline.sources
         ),
         sinks=tuple(
-            SinkPlan(sink_id=sink.sink_id, joined_at=joined.get(sink.sink_id, epoch))
+            SinkPlan(sink_id=sink.sink_id, joined_at=joined.get(sink.sink_id) or _join(sink, epoch))
             for sink in pipeline.sinks
         ),
     )
@@ -82,6 +83,18 @@ def plan(pipeline: Pipeline, epoch: EpochNumber) -> None:
         pipeline.checkpoints.create_plan(planned)
     except ObjectExists:
         log.info("epoch %d was planned by another process; its plan is used", epoch)
+
+
+def _join(sink: Sink, epoch: EpochNumber) -> EpochNumber:
+    """A sink takes part from this epoch on.
+
+    Raises:
+        LedgerMismatch: It took part before, and would miss the epochs in between.
+    """
+    ledger = sink.ledger()
+    if ledger is not None and ledger != epoch.previous():
+        raise LedgerMismatch(sink.sink_id, epoch, ledger)
+    return epoch
 
 
 def compute(pipeline: Pipeline, epoch: EpochNumber) -> Attempt:

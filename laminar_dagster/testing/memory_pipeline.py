@@ -16,7 +16,12 @@ from datetime import datetime
 from typing import Final
 
 from laminar_dagster.core import layout
-from laminar_dagster.core.errors import CommitOutcomeUnknown, LedgerMismatch, SinkUnavailable
+from laminar_dagster.core.errors import (
+    CommitOutcomeUnknown,
+    FencedOut,
+    LedgerMismatch,
+    SinkUnavailable,
+)
 from laminar_dagster.core.ids import (
     CheckpointId,
     EpochNumber,
@@ -291,6 +296,8 @@ class MemorySink:
         stands = staged.entry.joined_at.previous() if table.ledger is None else table.ledger
         if stands == epoch:
             return
+        if stands > epoch:
+            raise FencedOut(self.sink_id, f"it is at epoch {stands}, past {epoch}")
         if stands != epoch.previous():
             raise LedgerMismatch(self.sink_id, epoch, stands)
         rows = [

@@ -6,7 +6,7 @@
     ├── RetryError      nothing happened; the same call may succeed later     exit 75
     │   ├── StoreUnavailable   SourceUnavailable   SinkUnavailable   RegistryUnavailable
     │   ├── CheckpointListFailed   ManifestWriteFailed   AcknowledgeFailed
-    │   └── TransactionInitFailed   ConnectionLost
+    │   └── EpochWaits   TransactionInitFailed   ConnectionLost
     ├── UnknownOutcome  it may have happened; read the durable fact, then decide  exit 75
     │   ├── WriteOutcomeUnknown    (read the object back)
     │   └── CommitOutcomeUnknown   (read the sink's ledger)
@@ -23,8 +23,9 @@
         ├── FencedError      another writer holds the epoch                    exit 5
         │   └── ObjectExists   EpochTaken   FencedOut
         └── FailedError      anything else that ended the work                 exit 1
-            └── GateFailed   DecodeFailed   NoCheckpointAvailable   RecoveryTimeout
-                TransactionBeginFailed   TransactionAbortFailed   WriteFailed   BufferOverflow
+            └── GateFailed   DecodeFailed   ComputeFailed   NoCheckpointAvailable
+                RecoveryTimeout   TransactionBeginFailed   TransactionAbortFailed   WriteFailed
+                BufferOverflow
 
 An error is a small record: ``kind`` is stable and meant for programs, the fields say where, the
 text says what happened and ``hint`` what to do. Errors pickle, because they cross process
@@ -41,6 +42,7 @@ from laminar_dagster.core.errors.failures import (
     AllCheckpointsCorrupt,
     BufferOverflow,
     ChecksumMismatch,
+    ComputeFailed,
     DecodeFailed,
     DeltaWithoutBase,
     EpochTaken,
@@ -86,6 +88,7 @@ from laminar_dagster.core.errors.transient import (
     CheckpointListFailed,
     CommitOutcomeUnknown,
     ConnectionLost,
+    EpochWaits,
     ManifestWriteFailed,
     RegistryUnavailable,
     SinkUnavailable,
@@ -103,12 +106,14 @@ __all__ = [
     "CheckpointListFailed",
     "ChecksumMismatch",
     "CommitOutcomeUnknown",
+    "ComputeFailed",
     "ConditionsIgnored",
     "ConnectionLost",
     "DecodeFailed",
     "DeltaWithoutBase",
     "EpochOutOfOrder",
     "EpochTaken",
+    "EpochWaits",
     "FailedError",
     "FencedError",
     "FencedOut",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,9 +29,29 @@ class LaminarError(Exception):
         """What the user can do about it, with the fields filled in."""
         return self.hint.format(**self.context())
 
+    def to_record(self) -> dict[str, Any]:
+        """The error as plain data, for places that carry no objects."""
+        return {"kind": self.kind, "context": self.context()}
+
+    @staticmethod
+    def from_record(record: dict[str, Any]) -> LaminarError:
+        """The error that ``to_record`` was called on."""
+        for each in _descendants(LaminarError):
+            if each.kind == record["kind"]:
+                context = record["context"].items()
+                # JSON has no tuples.
+                return each(**{k: tuple(v) if isinstance(v, list) else v for k, v in context})
+        raise ValueError(f"no error has the kind {record['kind']!r}")
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild from the fields: a default exception pickle loses keyword arguments."""
         return type(self), tuple(self.context().values())
+
+
+def _descendants(kind: type[LaminarError]) -> Iterator[type[LaminarError]]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from _descendants(child)
 
 
 @dataclass(eq=False)

@@ -261,3 +261,15 @@ class BufferOverflow(FailedError):
     kind = "buffer_overflow"
     text = "sink {sink_id}: {rows} rows in one epoch, its transaction may hold {limit}"
     hint = "lower the epoch's `max_records`, or raise the sink's `max_buffer_size`"
+
+
+@dataclass(eq=False)
+class ComputeFailed(FailedError):
+    """The job of an epoch could not be carried out. Nothing was published."""
+
+    operator_id: str
+    reason: str
+
+    kind = "compute_failed"
+    text = "{operator_id}: {reason}"
+    hint = "nothing was published; mend the query or the data and run the epoch again"

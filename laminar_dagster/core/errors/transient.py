@@ -92,6 +92,18 @@ class AcknowledgeFailed(RetryError):
 
 
 @dataclass(eq=False)
+class EpochWaits(RetryError):
+    """The epoch cannot be finished before an earlier one is."""
+
+    epoch: int
+    behind: int
+
+    kind = "epoch_waits"
+    text = "epoch {epoch} waits for epoch {behind}, which is not finished"
+    hint = "finish epoch {behind} first; running without an epoch number does so"
+
+
+@dataclass(eq=False)
 class TransactionInitFailed(RetryError):
     """A sink's transactions could not be initialised."""
 

@@ -1,0 +1,114 @@
+"""Benchmarks: ``python -m bench [NAME…] [--quick] [--json FILE]``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bench import documents, epochs, identifiers, listing, report, stores
+from bench.figures import Benchmark, Figure
+from bench.measure import FULL, QUICK
+from bench.surroundings import Surroundings
+from infra.errors import ServiceError
+
+GROUPS: Final[dict[str, tuple[Benchmark, ...]]] = {
+    "documents": documents.BENCHMARKS,
+    "identifiers": identifiers.BENCHMARKS,
+    "stores": stores.BENCHMARKS,
+    "listing": listing.BENCHMARKS,
+    "epochs": epochs.BENCHMARKS,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for. Fails only under ``CI=true``, when a service is missing."""
+    options = _parser().parse_args(arguments)
+    if options.list:
+        _print_names()
+        return 0
+    benchmarks = _chosen(options.names)
+    effort = QUICK if options.quick else FULL
+    machine = _machine()
+    load = _load()
+    figures: list[Figure] = []
+    missing: dict[str, None] = {}
+    with Surroundings(effort) as surroundings:
+        for benchmark in benchmarks:
+            print(f"{benchmark.name} …", file=sys.stderr, flush=True)
+            try:
+                figures += benchmark.run(surroundings)
+            except ServiceError as error:
+                missing[str(error)] = None
+                note = str(error).splitlines()[0]
+                figures.append(Figure(benchmark.name, benchmark.what, None, note=note))
+    machine |= {"load_average": [load, _load()], "rounds": effort.rounds, "epochs": effort.epochs}
+    report.show(figures)
+    print(_describe(machine))
+    if options.json:
+        content = {"machine": machine, "figures": [figure.as_json() for figure in figures]}
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    for reason in missing:
+        print(f"Not everything was measured: {reason}", file=sys.stderr)
+    return 1 if missing and os.environ.get("CI") == "true" else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Run the benchmarks.")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="a benchmark or a group")
+    parser.add_argument("--list", action="store_true", help="print the names and stop")
+    parser.add_argument("--quick", action="store_true", help="few rounds: to see that it works")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write every round to a file")
+    return parser
+
+
+def _chosen(names: Sequence[str]) -> list[Benchmark]:
+    everything = [each for group in GROUPS.values() for each in group]
+    known = {each.name for each in everything} | GROUPS.keys()
+    if unknown := [name for name in names if name not in known]:
+        hint = "`python -m bench --list` prints what there is"
+        print(f"There is no benchmark {unknown[0]!r}; {hint}.", file=sys.stderr)
+        raise SystemExit(2)
+    groups = {each.name: group for group, members in GROUPS.items() for each in members}
+    return [
+        each for each in everything if not names or each.name in names or groups[each.name] in names
+    ]
+
+
+def _print_names() -> None:
+    for group, members in GROUPS.items():
+        print(group)
+        for each in members:
+            print(f"  {each.name:22} {each.what}")
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+    }
+
+
+def _load() -> float:
+    return round(os.getloadavg()[0], 1)
+
+
+def _describe(machine: dict[str, Any]) -> str:
+    before, after = machine["load_average"]
+    return (
+        f"Python {machine['python']}, {machine['system']} {machine['processor']}, "
+        f"{machine['cores']} cores, load average {before} before and {after} after; "
+        f"{machine['rounds']} rounds, {machine['epochs']} epochs."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

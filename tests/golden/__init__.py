@@ -1,0 +1,1 @@
+"""Documents written by released formats, which every later release must read."""

@@ -1,0 +1,287 @@
+"""Write the golden files of format version 1 into a folder.
+
+They are written once and then kept: ``python -m tests.golden.write_v1 FOLDER`` is here to show
+where they come from and to compare with, not to renew them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.document import Document, encode
+from laminar_dagster.core.ids import (
+    CheckpointId,
+    EpochNumber,
+    FileName,
+    OperatorId,
+    PartitionId,
+    PipelineName,
+    SinkId,
+    SourceId,
+)
+from laminar_dagster.core.manifest import (
+    CheckpointManifest,
+    DeadLetterEntry,
+    FileEntry,
+    OperatorSnapshotEntry,
+    Origin,
+    PartitionSnapshotEntry,
+    RecordCounts,
+    SinkEntry,
+    SourceOffsetEntry,
+)
+from laminar_dagster.core.offsets import (
+    CustomIdentity,
+    CustomPosition,
+    FileIdentity,
+    FilePosition,
+    Gap,
+    KafkaIdentity,
+    KafkaPosition,
+    MysqlIdentity,
+    MysqlPosition,
+    PostgresIdentity,
+    PostgresPosition,
+    SourceIdentity,
+    SourceOffsets,
+    SourcePosition,
+    SourceRange,
+)
+from laminar_dagster.core.plan import EpochPlan, ParentCheckpoint, SinkPlan, SourcePlan
+from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
+
+FIRST = CheckpointId("018bcfe5-6be8-7001-8002-000000000001")
+SECOND = CheckpointId("018bcfe5-6fd0-7003-8004-000000000002")
+PLAN_ID = CheckpointId("018bcfe5-6e00-7005-8006-000000000003")
+STARTED = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+COMPLETED = datetime(2026, 3, 1, 12, 0, 3, 250000, tzinfo=UTC)
+
+KAFKA, POSTGRES, MYSQL = SourceId("clicks"), SourceId("orders-pg"), SourceId("kunden_mysql")
+FILES, CUSTOM = SourceId("журнал.log"), SourceId("mqtt")
+LAKE, WAREHOUSE = SinkId("lake"), SinkId("warehouse")
+AGG, JOIN = OperatorId("clicks_per_minute"), OperatorId("join")
+
+POSITIONS: dict[SourceId, tuple[SourcePosition, ...]] = {
+    KAFKA: (
+        KafkaPosition(topic="clicks", partition=0, offset=42),
+        KafkaPosition(topic="clicks", partition=1, offset=2**63 - 1),
+    ),
+    POSTGRES: (PostgresPosition(lsn=2**64 - 1, slot="laminar"),),
+    MYSQL: (
+        MysqlPosition(
+            binlog_file="binlog.1000000",
+            binlog_position=157,
+            gtid_set="3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5",
+        ),
+    ),
+    FILES: (FilePosition(path="/var/log/журнал.log", byte_offset=1024),),
+    CUSTOM: (CustomPosition(source_type="mqtt", position_bytes=b"\x00\x01\xff"),),
+}
+IDENTITIES: dict[SourceId, SourceIdentity] = {
+    KAFKA: KafkaIdentity(cluster_id="MkU3OEVBNTcwNTJENDM2Qg", topic_ids={"clicks": "b8tRS7h4TJ2V"}),
+    POSTGRES: PostgresIdentity(system_id="7301234567890123456", timeline=1, slot="laminar"),
+    MYSQL: MysqlIdentity(server_uuid="3e11fa47-71ca-11e1-9e33-c80aa9429562"),
+    FILES: FileIdentity(fingerprints={"/var/log/журнал.log": "first-1024:ab12"}),
+    CUSTOM: CustomIdentity(source_type="mqtt", identity="broker-7"),
+}
+GAP = Gap(
+    lost=SourceRange(
+        start=KafkaPosition(topic="clicks", partition=0, offset=7),
+        end=KafkaPosition(topic="clicks", partition=0, offset=10),
+    ),
+    reason="retention expired; on_gap: earliest",
+)
+
+
+def sha(text: str) -> str:
+    """The SHA-256 of a text, as hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def file(path: str, rows: int) -> FileEntry:
+    """A file of output."""
+    return FileEntry(path=path, size_bytes=rows * 100, sha256=sha(path), rows=rows)
+
+
+def small_manifest() -> CheckpointManifest:
+    """Every optional member used, every kind of position."""
+    part, other = PartitionId(0), PartitionId(2**32 - 1)
+    return CheckpointManifest(
+        version=1,
+        checkpoint_id=SECOND,
+        epoch=EpochNumber(2),
+        pipeline=PipelineName("clickstream"),
+        fingerprint="sha256:9f2c",
+        plan_checksum=sha("plan"),
+        previous_checkpoint_id=FIRST,
+        started_at=STARTED,
+        completed_at=COMPLETED,
+        total_size_bytes=1536,
+        operators=(
+            OperatorSnapshotEntry(
+                operator_id=AGG,
+                operator_type="tumbling_window",
+                state_backend="arrow",
+                partitions=(
+                    PartitionSnapshotEntry(
+                        partition_id=part,
+                        path=layout.snapshot_path(AGG, part),
+                        size_bytes=1024,
+                        sha256=sha("base"),
+                        rows=10,
+                        event_time=(-1, 1_772_366_400_000_000),
+                        origin=Origin(checkpoint_id=FIRST, epoch=EpochNumber(1)),
+                    ),
+                    PartitionSnapshotEntry(
+                        partition_id=part,
+                        path=layout.delta_path(AGG, part),
+                        size_bytes=512,
+                        sha256=sha("delta"),
+                        is_incremental=True,
+                        rows=0,
+                        event_time=(1_772_366_400_000_000, 1_772_366_460_000_000),
+                    ),
+                ),
+                schema_fingerprint="arrow:77aa",
+            ),
+            OperatorSnapshotEntry(
+                operator_id=JOIN,
+                operator_type="stream_join",
+                state_backend="arrow",
+                partitions=(
+                    PartitionSnapshotEntry(
+                        partition_id=other,
+                        path=layout.snapshot_path(JOIN, other),
+                        size_bytes=0,
+                        sha256=sha(""),
+                    ),
+                ),
+            ),
+        ),
+        sources=tuple(
+            SourceOffsetEntry(
+                source_id=source,
+                positions=positions,
+                path=layout.offsets_path(source),
+                watermarks=(1_772_366_455_000_000, None) if source == KAFKA else (),
+                watermark=1_772_366_455_000_000 if source == KAFKA else None,
+                schema_fingerprint="avro:12" if source == KAFKA else None,
+                gaps=(GAP,) if source == KAFKA else (),
+            )
+            for source, positions in POSITIONS.items()
+        ),
+        sinks=(
+            SinkEntry(
+                sink_id=LAKE,
+                joined_at=EpochNumber(1),
+                files=(file(layout.staged_path(LAKE, FileName("part-0.arrow")), 3),),
+                output_sha256=sha("rows"),
+                schema_fingerprint="arrow:31",
+            ),
+            SinkEntry(sink_id=WAREHOUSE, joined_at=EpochNumber(2), files=(), output_sha256=sha("")),
+        ),
+        dead_letters=(
+            DeadLetterEntry(
+                source_id=KAFKA,
+                files=(file(layout.dead_letter_path(KAFKA, FileName("bad-0.arrow")), 2),),
+            ),
+        ),
+        counts=RecordCounts(read=15, processed=5, filtered=4, dead_lettered=2, late=4),
+        watermark=1_772_366_455_000_000,
+        is_unaligned=True,
+        metadata={"host": "worker-1", "a note": 'quotes " and \\ and ü'},
+    )
+
+
+def large_manifest() -> CheckpointManifest:
+    """Four hundred operators: long enough to be wrapped in gzip."""
+    operators = []
+    for number in range(400):
+        name = OperatorId(f"session_window_{number:04d}")
+        part = PartitionSnapshotEntry(
+            partition_id=PartitionId(0),
+            path=layout.snapshot_path(name, PartitionId(0)),
+            size_bytes=number,
+            sha256=sha(name),
+        )
+        operators.append(
+            OperatorSnapshotEntry(
+                operator_id=name,
+                operator_type="session_window",
+                state_backend="arrow",
+                partitions=(part,),
+            )
+        )
+    return CheckpointManifest(
+        version=1,
+        checkpoint_id=FIRST,
+        epoch=EpochNumber(1),
+        pipeline=PipelineName("clickstream"),
+        fingerprint="sha256:9f2c",
+        plan_checksum=sha("plan"),
+        previous_checkpoint_id=None,
+        started_at=STARTED,
+        completed_at=COMPLETED,
+        total_size_bytes=sum(range(400)),
+        counts=RecordCounts(),
+        operators=tuple(operators),
+    )
+
+
+def plan() -> EpochPlan:
+    """A range of every kind of source; an idle partition; a gap."""
+    return EpochPlan(
+        version=1,
+        plan_id=PLAN_ID,
+        pipeline=PipelineName("clickstream"),
+        epoch=EpochNumber(2),
+        clock=STARTED,
+        fingerprint="sha256:9f2c",
+        parent=ParentCheckpoint(
+            checkpoint_id=FIRST, epoch=EpochNumber(1), manifest_checksum=sha("manifest")
+        ),
+        sources=tuple(
+            SourcePlan(
+                source_id=source,
+                identity=IDENTITIES[source],
+                ranges=tuple(SourceRange(start=each, end=each) for each in positions),
+                idle=positions[-1:] if source == KAFKA else (),
+                gaps=(GAP,) if source == KAFKA else (),
+            )
+            for source, positions in POSITIONS.items()
+        ),
+        sinks=(
+            SinkPlan(sink_id=LAKE, joined_at=EpochNumber(1)),
+            SinkPlan(sink_id=WAREHOUSE, joined_at=EpochNumber(2)),
+        ),
+    )
+
+
+def documents() -> dict[str, Document]:
+    """Every golden file, by name."""
+    return {
+        "manifest_small.json": small_manifest(),
+        "manifest_large.json": large_manifest(),
+        "plan.json": plan(),
+        "prepared.json": Prepared.of(small_manifest()),
+        "latest": LatestPointer.to(small_manifest()),
+        "source.offsets": SourceOffsets(
+            version=1,
+            source_id=KAFKA,
+            epoch=EpochNumber(2),
+            checkpoint_id=SECOND,
+            positions=tuple(each for positions in POSITIONS.values() for each in positions),
+        ),
+        "attempt.json": AttemptRecord(
+            version=1, epoch=EpochNumber(2), checkpoint_id=SECOND, started_at=STARTED
+        ),
+    }
+
+
+if __name__ == "__main__":
+    for name, document in documents().items():
+        Path(sys.argv[1], name).write_bytes(encode(document))
