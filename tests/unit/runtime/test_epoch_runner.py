@@ -11,6 +11,7 @@ from laminar_dagster.core import layout
 from laminar_dagster.core.errors import (
     EpochOutOfOrder,
     EpochTaken,
+    EpochWaits,
     GateFailed,
     InvalidManifest,
     LedgerMismatch,
@@ -183,8 +184,9 @@ def test_the_next_epoch_may_be_computed_while_a_sink_is_behind(
     assert (first.table.ledger, second.table.ledger) == (2, None)
     assert survey(CheckpointStore(store)).unfinished == (1, 2)
     second.table.is_away = False
-    with pytest.raises(SinkUnavailable, match="behind"):
+    with pytest.raises(EpochWaits) as caught:
         runner.run(EpochNumber(2))
+    assert caught.value.behind == 1
     runner.run()
     runner.run()
     assert sorted(second.table.rows) == sorted(first.table.rows) == world.log.expected()
@@ -208,6 +210,44 @@ def test_a_removed_sink_leaves_its_ledger_where_it_was(world: World, store: Obje
     without.run()
     without.run()
     assert (first.table.ledger, second.table.ledger) == (2, None)
+
+
+def test_a_sink_that_would_miss_epochs_is_refused_before_anything_is_planned(
+    world: World, store: ObjectStore
+) -> None:
+    first, second = two_sinks()
+    both = world.pipeline(store, sinks=(first, second))
+    EpochRunner(both).run()
+    EpochRunner(world.pipeline(store, sinks=(first,))).run()
+    with pytest.raises(LedgerMismatch, match="second"):
+        EpochRunner(both).run()
+    assert both.checkpoints.plan(EpochNumber(3)) is None
+    EpochRunner(world.pipeline(store, sinks=(first,))).run()
+    assert first.table.epochs == [1, 2, 3]
+
+
+def test_a_sink_that_went_on_with_another_process_is_no_mismatch(
+    world: World, store: ObjectStore
+) -> None:
+    """The other commits the next epoch between our look at the store and at the ledger."""
+    world.log.partitions[0].extend([5, 6, 7])
+    fast = world.runner(store)
+
+    class Overtaken(MemorySink):
+        def ledger(self) -> EpochNumber | None:
+            if self.table.ledger == 0 or self.table.ledger is None:
+                fast.run()
+                fast.run()
+            return super().ledger()
+
+    pipeline = world.pipeline(store)
+    with pytest.raises(SinkUnavailable):
+        world.table.is_away = True
+        EpochRunner(pipeline).run()
+    world.table.is_away = False
+    slow = dataclasses.replace(pipeline, sinks=(Overtaken(world.table),))
+    EpochRunner(slow).run(EpochNumber(1))
+    assert world.table.epochs == [1, 2]
 
 
 @pytest.mark.parametrize("ledger", [5, 0])
