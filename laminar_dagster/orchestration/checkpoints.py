@@ -1,7 +1,7 @@
 """A pipeline's checkpoints in Dagster: what there is, and a job that collects garbage.
 
-The object store is the truth. Dagster looks at it: the newest checkpoint is an asset that is
-observed, its numbers are metadata that Dagster plots.
+The object store is the truth. Dagster looks at it: materialising the asset reads the newest
+checkpoint and changes nothing; its numbers are metadata that Dagster plots.
 """
 
 from pathlib import Path
@@ -29,25 +29,25 @@ def build_project_defs(project: Path) -> dg.Definitions:
 
 
 def build_checkpoint_defs(config: PipelineConfig, project: Path) -> dg.Definitions:
-    """The observed checkpoint of one pipeline, and its job ``<pipeline>_collect``."""
+    """The newest checkpoint of one pipeline, and its job ``<pipeline>_collect``."""
     retention = Retention(config.retention.checkpoints, config.retention.grace_period)
 
     def checkpoints() -> CheckpointStore:
         return CheckpointStore(open_store(config.store, project))
 
-    @dg.observable_source_asset(
+    @dg.asset(
         key=dg.AssetKey([config.name, "checkpoint_manifest"]),
         group_name=_dagster_name(config.name),
         description=config.description or f"The newest checkpoint of {config.name}.",
         metadata={"store": dg.MetadataValue.text(checkpoints().objects.url)},
     )
-    def checkpoint_manifest() -> dg.ObserveResult:
+    def checkpoint_manifest() -> dg.MaterializeResult[None]:
         """Look at the newest checkpoint."""
         store = checkpoints()
         manifest = newest_manifest(store, survey(store))
         if manifest is None:
-            return dg.ObserveResult(metadata={"epoch": 0})
-        return dg.ObserveResult(
+            return dg.MaterializeResult(metadata={"epoch": 0})
+        return dg.MaterializeResult(
             data_version=dg.DataVersion(checksum(manifest)), metadata=manifest_metadata(manifest)
         )
 
@@ -77,8 +77,8 @@ def build_checkpoint_defs(config: PipelineConfig, project: Path) -> dg.Definitio
 def manifest_metadata(manifest: CheckpointManifest) -> dict[str, dg.MetadataValue]:
     """The figures of a checkpoint, as numbers, so that Dagster plots them."""
     return {
-        "epoch": dg.MetadataValue.int(manifest.epoch),
-        "checkpoint_id": dg.MetadataValue.text(manifest.checkpoint_id),
+        "epoch": dg.MetadataValue.int(int(manifest.epoch)),
+        "checkpoint_id": dg.MetadataValue.text(str(manifest.checkpoint_id)),
         "completed_at": dg.MetadataValue.timestamp(manifest.completed_at),
         "state_bytes": dg.MetadataValue.int(manifest.total_size_bytes),
         "state_files": dg.MetadataValue.int(

@@ -1,1 +1,1 @@
-"""Where checkpoints live: one adapter a file."""
+"""Object stores: a local disk and S3, behind the ``ObjectStore`` port."""

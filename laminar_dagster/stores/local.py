@@ -1,0 +1,298 @@
+"""An object store in a folder of a local disk."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import hashlib
+import os
+import shutil
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from laminar_dagster.core.errors import (
+    InvalidName,
+    LaminarError,
+    MalformedDocument,
+    ObjectMissing,
+    StoreUnavailable,
+    WriteOutcomeUnknown,
+)
+from laminar_dagster.core.ports import ObjectInfo, VersionedObject
+from laminar_dagster.stores.download import whole_file
+from laminar_dagster.stores.durable_files import DurableFiles, SyncFailed
+from laminar_dagster.stores.keys import (
+    PROBE_FOLDER,
+    check_folder,
+    check_key,
+    check_prefix,
+    is_key,
+)
+from laminar_dagster.stores.probe import prove_conditions
+from laminar_dagster.stores.read_back import Backoff, Conflict, Reply, Written, settle
+from laminar_dagster.stores.side_by_side import read_each
+
+_WORKERS: Final = 8
+
+
+class LocalStore:
+    """Objects as files below a root folder, for one machine or a POSIX file system it mounts.
+
+    ``create`` is a hard link, ``replace`` a rename under a lock; both are durable on return. The
+    version of an object is the SHA-256 of its content. No symbolic link below the root is
+    followed. An ``OSError`` of the caller's own file in ``put_file`` and ``download`` is passed
+    on as it is.
+    """
+
+    def __init__(self, root: Path, *, lock_timeout: float = 30.0) -> None:
+        """Open the store, and make its root if there is none.
+
+        Args:
+            root: The base of all keys. A relative one is taken from the current folder, now.
+            lock_timeout: Seconds after which ``replace`` and ``delete`` give up waiting.
+
+        Raises:
+            StoreUnavailable: The root cannot be made.
+        """
+        self._root = Path(os.path.abspath(root))
+        self._files = DurableFiles(self._root, self.url, lock_timeout)
+        self._backoff = Backoff()
+        try:
+            self._files.establish()
+        except OSError as error:
+            reason = f"its folder cannot be made: {error.strerror}"
+            raise StoreUnavailable(self.url, reason) from error
+
+    @property
+    def url(self) -> str:
+        """The root as a ``file:`` address."""
+        return self._root.as_uri()
+
+    def __repr__(self) -> str:
+        """The store's address."""
+        return f"LocalStore({self.url!r})"
+
+    def probe(self) -> None:
+        """See ``ObjectStore.probe``."""
+        prove_conditions(self)
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def create(self, key: str, data: bytes) -> None:
+        """See ``ObjectStore.create``."""
+        self._write_if(key, data, None)
+
+    def replace(self, key: str, data: bytes, expected: str | None) -> None:
+        """See ``ObjectStore.replace``."""
+        self._write_if(key, data, expected)
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """See ``ObjectStore.put``."""
+        path = self._path(key)
+        with self._reported(), self._files.temporary(lambda file: file.write(data)) as temporary:
+            self._files.put(temporary, path)
+
+    def put_file(self, key: str, path: Path) -> None:
+        """See ``ObjectStore.put_file``."""
+        target = self._path(key)
+        with open(path, "rb") as source, self._reported():
+            fill = partial(shutil.copyfileobj, source)
+            with self._files.temporary(fill) as temporary:
+                self._files.put(temporary, target)
+
+    def _write_if(self, key: str, data: bytes, expected: str | None) -> None:
+        path = self._path(key)
+        settle(
+            key,
+            data,
+            expected,
+            store=self.url,
+            send=lambda: self._send(key, path, data, expected),
+            read=lambda: self.read_versioned(key),
+            backoff=self._backoff,
+        )
+
+    def _send(self, key: str, path: Path, data: bytes, expected: str | None) -> Reply:
+        files = self._files
+        try:
+            with self._reported(), files.temporary(lambda file: file.write(data)) as temporary:
+                if expected is None:
+                    return Written() if files.name_new(temporary, path) else Conflict()
+                with files.exclusive():
+                    found = self.read_versioned(key)
+                    if found is None or found.version != expected:
+                        return Conflict()
+                    files.name_over(temporary, path)
+                    return Written()
+        except SyncFailed as error:
+            # Reading back would find the object, but not whether it survives a power cut.
+            raise WriteOutcomeUnknown(key, f"it cannot be made durable: {error}") from error
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def read(self, key: str, *, limit: int | None = None) -> bytes:
+        """See ``ObjectStore.read``."""
+        with self._open(key) as (file, size):
+            if limit is not None and size > limit:
+                raise MalformedDocument(key, f"it has {size} bytes, more than the {limit} allowed")
+            return file.read()
+
+    def read_versioned(self, key: str, *, limit: int | None = None) -> VersionedObject | None:
+        """See ``ObjectStore.read_versioned``."""
+        try:
+            data = self.read(key, limit=limit)
+        except ObjectMissing:
+            return None
+        return VersionedObject(data, hashlib.sha256(data).hexdigest())
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """See ``ObjectStore.read_range``."""
+        if start < 0 or length < 0:
+            raise ValueError(f"a range of {length} bytes from {start}")
+        with self._open(key) as (file, size):
+            file.seek(min(start, size))
+            return file.read(length)
+
+    def read_many(
+        self, keys: Iterable[str], *, limit: int | None = None
+    ) -> Iterator[tuple[str, bytes | LaminarError]]:
+        """See ``ObjectStore.read_many``."""
+        return read_each(partial(self.read, limit=limit), keys, workers=_WORKERS)
+
+    def download(self, key: str, path: Path) -> None:
+        """See ``ObjectStore.download``."""
+        with self._open(key) as (source, _), whole_file(path) as file:
+            shutil.copyfileobj(source, file)
+
+    @contextlib.contextmanager
+    def _open(self, key: str) -> Iterator[tuple[BinaryIO, int]]:
+        path = self._path(key)
+        with contextlib.ExitStack() as stack:
+            with self._reported(key):
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                try:
+                    file = stack.enter_context(os.fdopen(descriptor, "rb"))
+                except IsADirectoryError:
+                    os.close(descriptor)
+                    raise
+                status = os.fstat(descriptor)
+                if status.st_nlink > 1:
+                    self._files.sync_above(path)
+            yield file, status.st_size
+
+    # --- listing ----------------------------------------------------------------------------------
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """See ``ObjectStore.list``."""
+        check_prefix(prefix)
+        check_prefix(start_after)
+        return self._walk(prefix[: prefix.rfind("/") + 1], prefix, start_after)
+
+    def list_folders(self, prefix: str) -> Iterator[str]:
+        """See ``ObjectStore.list_folders``."""
+        check_folder(prefix)
+        return (
+            name[:-1]
+            for name in self._names(prefix)
+            # A writer killed early, or one at work, may have a folder without an object.
+            if name.endswith("/") and any(self._walk(prefix + name, "", ""))
+        )
+
+    def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
+        """The objects below a folder in the order of their keys, reading no folder in vain."""
+        for name in self._names(folder):
+            key = folder + name
+            if not key.startswith(prefix):
+                continue
+            if name.endswith("/"):
+                if key > start_after or start_after.startswith(key):
+                    yield from self._walk(key, prefix, start_after)
+            elif key > start_after:
+                with contextlib.suppress(ObjectMissing):
+                    yield self._info(key)
+
+    def _names(self, folder: str) -> builtins.list[str]:
+        """What is directly in a folder; folders end with ``/``, which is how their keys sort."""
+        names: builtins.list[str] = []
+        try:
+            with os.scandir(self._inside(folder.rstrip("/"))) as entries:
+                for entry in entries:
+                    if not is_key(entry.name):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        names.append(entry.name + "/")
+                    elif entry.is_file(follow_symlinks=False):
+                        names.append(entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            with self._reported():
+                os.stat(self._root)
+        except OSError as error:
+            raise self._unavailable(error) from error
+        return sorted(names)
+
+    def _info(self, key: str) -> ObjectInfo:
+        path = self._root / key
+        with self._reported(key):
+            status = os.stat(path, follow_symlinks=False)
+            if status.st_nlink > 1:
+                self._files.sync_above(path)
+        return ObjectInfo(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
+
+    # --- removing ---------------------------------------------------------------------------------
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """See ``ObjectStore.delete``."""
+        paths = [self._path(key) for key in keys]
+        with self._reported():
+            for path in paths:
+                # A replace that has just read the object must not bring it back.
+                with self._files.exclusive(), _already_gone():
+                    os.unlink(path)
+            for folder in {path.parent for path in paths}:
+                self._files.remove_empty_folders(folder)
+
+    def sweep(self, before: datetime) -> int:
+        """See ``ObjectStore.sweep``."""
+        probes = [info.key for info in self.list(PROBE_FOLDER) if info.modified < before]
+        self.delete(probes)
+        with self._reported():
+            # A full listing finds, and syncs, what killed writers did not.
+            swept = self._files.sweep(before.timestamp(), lambda: deque(self.list(""), maxlen=0))
+        return len(probes) + swept
+
+    # --- paths and errors -------------------------------------------------------------------------
+
+    def _path(self, key: str) -> Path:
+        check_key(key)
+        return self._inside(key)
+
+    def _inside(self, name: str) -> Path:
+        path = self._root / name
+        root = Path(os.path.realpath(self._root))
+        if os.path.realpath(path) != str(root / name):
+            raise InvalidName("key", name[:200], "leads through a symbolic link")
+        return path
+
+    @contextlib.contextmanager
+    def _reported(self, missing: str | None = None) -> Iterator[None]:
+        """Turn the system's errors into the port's; ``missing`` is a key that may not be there."""
+        try:
+            yield
+        except OSError as error:
+            absent = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
+            if missing is not None and absent and os.path.isdir(self._root):
+                raise ObjectMissing(missing) from error
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: OSError) -> StoreUnavailable:
+        if not os.path.isdir(self._root):
+            return StoreUnavailable(self.url, "its folder is gone; is the disk mounted?")
+        return StoreUnavailable(self.url, error.strerror or str(error))
+
+
+def _already_gone() -> contextlib.AbstractContextManager[None]:
+    return contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError)

@@ -1,0 +1,41 @@
+"""What the documentation shows runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+
+
+def test_the_reader_in_the_format_description_reads_a_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "docs" / "checkpoint-format.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    golden = (ROOT / "tests" / "golden" / "v1" / "manifest_small.json").read_bytes()
+    (tmp_path / "manifest.json").write_bytes(golden)
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, object] = {}
+    exec(compile(code, "checkpoint-format.md", "exec"), found)
+    manifest = found["manifest"]
+    assert isinstance(manifest, dict)
+    assert manifest["version"] == 1
+    damaged = golden.replace(b'"version":1', b'"version":2', 1)
+    (tmp_path / "manifest.json").write_bytes(damaged)
+    with pytest.raises(AssertionError):
+        exec(compile(code, "checkpoint-format.md", "exec"), {})
+
+
+def pages() -> list[Path]:
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
