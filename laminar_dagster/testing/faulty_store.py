@@ -58,19 +58,26 @@ class FaultyStore:
             included.
     """
 
-    def __init__(self, inner: ObjectStore, faults: Mapping[int, Fault]) -> None:
+    def __init__(
+        self, inner: ObjectStore, faults: Mapping[int, Fault] | Callable[[], Fault | None]
+    ) -> None:
         """Put faults in front of a store.
 
         Args:
             inner: The store that holds the objects. A test looks at it to see what is durable.
-            faults: What happens to which operation.
+            faults: What happens to which operation; or a function that is asked before each one.
         """
         self._inner = inner
-        self._faults = dict(faults)
         self._lock = threading.RLock()
         self._dead = False
         self._late: list[tuple[int, Callable[[], object]]] = []
-        self._keeps_history = Fault.STALE_LISTING in self._faults.values()
+        self._fault: Fault | None = None
+        if callable(faults):
+            self._next_fault, self._keeps_history = faults, True
+        else:
+            schedule = dict(faults)
+            self._next_fault = lambda: schedule.get(len(self.operations))
+            self._keeps_history = Fault.STALE_LISTING in schedule.values()
         self._earlier = tuple(inner.list("")) if self._keeps_history else ()
         self.operations: list[tuple[str, str]] = []
 
@@ -137,7 +144,7 @@ class FaultyStore:
         """See ``ObjectStore.list``. Counts as one operation, when it is called."""
 
         def look() -> Sequence[ObjectInfo]:
-            fault = self._current()
+            fault = self._fault
             found = (*self._inner.list(prefix, start_after=start_after),)
             if fault is Fault.STALE_LISTING:
                 return [
@@ -153,7 +160,7 @@ class FaultyStore:
         """See ``ObjectStore.list_folders``. Counts as one operation, when it is called."""
 
         def look() -> Sequence[str]:
-            fault = self._current()
+            fault = self._fault
             found = (*self._inner.list_folders(prefix),)
             if fault is Fault.STALE_LISTING:
                 below = [
@@ -176,17 +183,15 @@ class FaultyStore:
 
     # --- the schedule -----------------------------------------------------------------------------
 
-    def _current(self) -> Fault | None:
-        return self._faults.get(len(self.operations))
-
     def _do(self, name: str, key: str, act: Callable[[], _Result]) -> _Result:
         with self._lock:
             # Clean-up code runs after an exception, but not after kill -9.
             if self._dead:
                 raise Crash(f"{name} {key} in a process that is gone")
             self.operations.append((name, key))
+            self._fault = self._next_fault()
             try:
-                return self._suffer(self._current(), name, key, act)
+                return self._suffer(self._fault, name, key, act)
             finally:
                 now = len(self.operations)
                 self._land(lambda due: due <= now)

@@ -209,7 +209,7 @@ class ConditionsIgnored(RefusedError):
 
     kind = "conditions_ignored"
     text = "object store {store} does not honour conditional writes: {reason}"
-    hint = "use a store with If-None-Match and If-Match (AWS S3, MinIO, versitygw, …)"
+    hint = "use an S3 that honours If-None-Match and If-Match, or a disk with hard links"
 
 
 @dataclass(eq=False)

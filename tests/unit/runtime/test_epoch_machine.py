@@ -5,7 +5,6 @@ Beside them runs a plain model: what the sink must hold follows from the log alo
 
 from __future__ import annotations
 
-import pickle
 from datetime import timedelta
 
 from hypothesis import settings
@@ -17,13 +16,13 @@ from laminar_dagster.core.document import decode
 from laminar_dagster.core.errors import LaminarError
 from laminar_dagster.core.ids import CheckpointId, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
-from laminar_dagster.core.ports import ObjectStore
 from laminar_dagster.core.prepared import LatestPointer, Prepared
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.survey import survey
 from laminar_dagster.testing.crash import Crash
-from laminar_dagster.testing.interleaving import Fate, Worker, WorkerStore
+from laminar_dagster.testing.faulty_store import Fault
+from laminar_dagster.testing.interleaving import Worker
 from laminar_dagster.testing.memory_store import MemoryStore
 from tests.unit.runtime.conditions import World
 
@@ -38,7 +37,7 @@ class EpochMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
         self.store = MemoryStore()
-        self.snapshot = pickle.dumps(self.store)
+        self.dead: list[Worker] = []
         self.workers: dict[int, Worker] = {}
         self.winners: dict[EpochNumber, CheckpointId] = {}
         self.committed: dict[EpochNumber, CheckpointId] = {}
@@ -59,27 +58,28 @@ class EpochMachine(RuleBasedStateMachine):
     @rule(
         slot=SLOTS,
         operations=st.integers(1, 25),
-        fate=st.sampled_from([Fate.GO, Fate.GO, Fate.GO, *Fate]),
+        fault=st.sampled_from([None, None, None, *Fault]),
     )
-    def it_goes_on(self, slot: int, operations: int, fate: Fate) -> None:
+    def it_goes_on(self, slot: int, operations: int, fault: Fault | None) -> None:
         worker = self.workers.get(slot)
         if worker is None:
             return
         for _ in range(operations - 1):
             worker.advance()
             self.look()
-        worker.advance(fate)
+        worker.advance(fault)
         if worker.is_done:
             self._expect_named(worker)
-            del self.workers[slot]
+            self.dead.append(self.workers.pop(slot))
 
     @rule()
     def time_passes(self) -> None:
         self.world.clock.moment += timedelta(minutes=1)
 
     @rule()
-    def listings_fall_behind_from_here(self) -> None:
-        self.snapshot = pickle.dumps(self.store)
+    def what_the_dead_had_sent_arrives(self) -> None:
+        for worker in self.dead:
+            worker.store.land()
 
     @rule(is_away=st.booleans())
     def the_sink_goes_or_comes_back(self, is_away: bool) -> None:
@@ -151,7 +151,7 @@ class EpochMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Whatever happened: a fresh process brings everything to the right end."""
         for worker in self.workers.values():
-            worker.finish(Fate.CRASH_BEFORE)
+            worker.finish(Fault.CRASH_BEFORE)
         table = self.world.table
         table.is_away = table.lose_next_reply = table.fail_next_commit = False
         runner = EpochRunner(self.world.pipeline(self.store, max_records=None))
@@ -164,14 +164,9 @@ class EpochMachine(RuleBasedStateMachine):
     # --- helpers --------------------------------------------------------------------------------
 
     def _start(self) -> Worker:
-        worker = Worker()
-        runner = self.world.runner(WorkerStore(self.store, worker, self._stale))
-        worker.start(runner.run)
+        worker = Worker(self.store)
+        worker.start(self.world.runner(worker.store).run)
         return worker
-
-    def _stale(self) -> ObjectStore:
-        store: ObjectStore = pickle.loads(self.snapshot)
-        return store
 
     def _manifests(self) -> list[CheckpointManifest]:
         return [
