@@ -293,6 +293,12 @@ class MemorySink:
         """Append the rows and move the ledger, at once."""
         self._reach()
         table = self.table
+        # Read first: from the look at the ledger on, nothing may come between.
+        rows = [
+            (partition, offset, value, total)
+            for file in staged.entry.files
+            for partition, offset, value, total in json.loads(staged.read(file))
+        ]
         stands = staged.entry.joined_at.previous() if table.ledger is None else table.ledger
         if stands == epoch:
             return
@@ -300,11 +306,6 @@ class MemorySink:
             raise FencedOut(self.sink_id, f"it is at epoch {stands}, past {epoch}")
         if stands != epoch.previous():
             raise LedgerMismatch(self.sink_id, epoch, stands)
-        rows = [
-            (partition, offset, value, total)
-            for file in staged.entry.files
-            for partition, offset, value, total in json.loads(staged.read(file))
-        ]
         if table.fail_next_commit:
             table.fail_next_commit = False
             raise SinkUnavailable(self.sink_id, "the connection broke before the commit")

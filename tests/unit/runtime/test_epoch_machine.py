@@ -6,13 +6,14 @@ Beside them runs a plain model: what the sink must hold follows from the log alo
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from laminar_dagster.core import layout
-from laminar_dagster.core.document import decode
+from laminar_dagster.core.document import Document, decode
 from laminar_dagster.core.errors import LaminarError
 from laminar_dagster.core.ids import CheckpointId, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
@@ -26,6 +27,7 @@ from laminar_dagster.testing.interleaving import Worker
 from laminar_dagster.testing.memory_store import MemoryStore
 from tests.unit.runtime.conditions import World
 
+DocumentT = TypeVar("DocumentT", bound=Document)
 SLOTS = st.integers(0, 1)
 NUMBERS = st.lists(st.integers(-5, 5), min_size=1, max_size=8)
 
@@ -38,6 +40,7 @@ class EpochMachine(RuleBasedStateMachine):
         self.world = World()
         self.store = MemoryStore()
         self.dead: list[Worker] = []
+        self.seen: dict[str, tuple[bytes, Document]] = {}
         self.workers: dict[int, Worker] = {}
         self.winners: dict[EpochNumber, CheckpointId] = {}
         self.committed: dict[EpochNumber, CheckpointId] = {}
@@ -45,53 +48,56 @@ class EpochMachine(RuleBasedStateMachine):
 
     # --- what may happen ------------------------------------------------------------------------
 
+    @initialize(first=NUMBERS, second=NUMBERS)
+    def there_are_records(self, first: list[int], second: list[int]) -> None:
+        self.world.log.partitions = [first, second]
+
     @rule(partition=SLOTS, values=NUMBERS)
     def records_arrive(self, partition: int, values: list[int]) -> None:
         self.world.log.partitions[partition].extend(values)
-
-    @rule(slot=SLOTS)
-    def a_process_starts(self, slot: int) -> None:
-        if slot not in self.workers:
-            self.workers[slot] = self._start()
-
-    @precondition(lambda self: self.workers)
-    @rule(
-        slot=SLOTS,
-        operations=st.integers(1, 25),
-        fault=st.sampled_from([None, None, None, *Fault]),
-    )
-    def it_goes_on(self, slot: int, operations: int, fault: Fault | None) -> None:
-        worker = self.workers.get(slot)
-        if worker is None:
-            return
-        for _ in range(operations - 1):
-            worker.advance()
-            self.look()
-        worker.advance(fault)
-        if worker.is_done:
-            self._expect_named(worker)
-            self.dead.append(self.workers.pop(slot))
-
-    @rule()
-    def time_passes(self) -> None:
         self.world.clock.moment += timedelta(minutes=1)
+
+    @rule(slot=SLOTS, operations=st.integers(1, 40))
+    def a_process_goes_on(self, slot: int, operations: int) -> None:
+        self._advance(slot, operations)
+
+    @rule(slot=SLOTS, operations=st.integers(1, 40))
+    def it_goes_on_again(self, slot: int, operations: int) -> None:
+        self._advance(slot, operations)
+
+    @rule(turns=st.lists(st.tuples(SLOTS, st.integers(1, 4)), min_size=5, max_size=30))
+    def both_go_on_by_turns(self, turns: list[tuple[int, int]]) -> None:
+        for slot, operations in turns:
+            self._advance(slot, operations)
+
+    @rule(slot=SLOTS, operations=st.integers(0, 15), fault=st.sampled_from(Fault))
+    def something_befalls_it(self, slot: int, operations: int, fault: Fault) -> None:
+        self._advance(slot, operations, fault)
 
     @rule()
     def what_the_dead_had_sent_arrives(self) -> None:
         for worker in self.dead:
             worker.store.land()
 
-    @rule(is_away=st.booleans())
-    def the_sink_goes_or_comes_back(self, is_away: bool) -> None:
-        self.world.table.is_away = is_away
+    @rule(trouble=st.sampled_from(["away", "back", "back", "loses a reply", "breaks"]))
+    def the_sink_has_trouble(self, trouble: str) -> None:
+        table = self.world.table
+        table.is_away = trouble == "away"
+        table.lose_next_reply = trouble == "loses a reply"
+        table.fail_next_commit = trouble == "breaks"
 
-    @rule()
-    def the_sink_loses_a_reply(self) -> None:
-        self.world.table.lose_next_reply = True
-
-    @rule()
-    def the_sink_breaks_before_a_commit(self) -> None:
-        self.world.table.fail_next_commit = True
+    def _advance(self, slot: int, operations: int, fault: Fault | None = None) -> None:
+        worker = self.workers.get(slot)
+        if worker is None:
+            worker = self.workers[slot] = Worker(self.store)
+            worker.start(self.world.runner(worker.store).run)
+        for _ in range(operations):
+            worker.advance()
+        if fault:
+            worker.advance(fault)
+        if worker.is_done:
+            self._expect_named(worker)
+            self.dead.append(self.workers.pop(slot))
 
     # --- what must hold -------------------------------------------------------------------------
 
@@ -107,7 +113,7 @@ class EpochMachine(RuleBasedStateMachine):
             parsed = layout.parse_epoch_key(info.key)
             assert parsed
             if not parsed.is_plan:
-                prepared = decode(self.store.read(info.key), Prepared, info.key)
+                prepared = self._read_once(info.key, Prepared)
                 winner = self.winners.setdefault(parsed.epoch, prepared.checkpoint_id)
                 assert winner == prepared.checkpoint_id
         for manifest in self._manifests():
@@ -163,14 +169,19 @@ class EpochMachine(RuleBasedStateMachine):
 
     # --- helpers --------------------------------------------------------------------------------
 
-    def _start(self) -> Worker:
-        worker = Worker(self.store)
-        worker.start(self.world.runner(worker.store).run)
-        return worker
+    def _read_once(self, key: str, kind: type[DocumentT]) -> DocumentT:
+        """A document that never changes, and is therefore decoded once."""
+        data = self.store.read(key)
+        if key not in self.seen:
+            self.seen[key] = (data, decode(data, kind, key))
+        before, document = self.seen[key]
+        assert before == data, f"{key} was written twice"
+        assert isinstance(document, kind)
+        return document
 
     def _manifests(self) -> list[CheckpointManifest]:
         return [
-            decode(self.store.read(info.key), CheckpointManifest, info.key)
+            self._read_once(info.key, CheckpointManifest)
             for info in self.store.list(layout.CHECKPOINTS)
             if info.key.endswith("/manifest.json")
         ]
@@ -182,4 +193,4 @@ class EpochMachine(RuleBasedStateMachine):
 
 
 TestEpochMachine = EpochMachine.TestCase
-TestEpochMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestEpochMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
