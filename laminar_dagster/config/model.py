@@ -55,14 +55,16 @@ class SourceTable:
     Attributes:
         connector: Which adapter reads it, for example ``file``.
         options: Everything else of its ``WITH``; the adapter checks them.
+        written: The options as written, ``${NAME}`` not filled in: to show, and to fingerprint.
     """
 
     source_id: SourceId
     columns: tuple[Column, ...]
     watermark: WatermarkSpec | None
     connector: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     place: Place
+    written: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,23 +150,32 @@ Query = Select | WindowAggregate | UnionAll
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A materialised view: ``CREATE MATERIALIZED VIEW``, or a bare SELECT in ``models/``."""
+    """A materialised view: ``CREATE MATERIALIZED VIEW``, or a bare SELECT in ``models/``.
+
+    Attributes:
+        sql: The query as its author wrote it.
+        columns: The names of its columns, in order.
+        reads: The sources and views it reads, each once, in the order of the query.
+    """
 
     name: OperatorId
     query: Query
     sql: str
     place: Place
+    columns: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SinkTable:
-    """A ``CREATE SINK``."""
+    """A ``CREATE SINK``. ``written`` is as for a source."""
 
     sink_id: SinkId
     view: OperatorId
     connector: str
     options: Mapping[str, str] = field(repr=False)
     place: Place
+    written: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

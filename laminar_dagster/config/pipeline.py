@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
+from laminar_dagster.config.cron import check_cron
 from laminar_dagster.config.strict_yaml import read_model
+from laminar_dagster.config.units import parse_duration, parse_size
 from laminar_dagster.core.errors import InvalidConfig
-from laminar_dagster.core.ids import PipelineName
+from laminar_dagster.core.ids import OperatorId, PipelineName, SinkId, SourceId
 
 FOLDER: Final = "dbt_like_configs"
+MAX_BUCKETS: Final = 65_536
 
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
-_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+Text = Annotated[str, Meta(min_length=1)]
 
 
 class RetentionConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,29 +39,112 @@ class RetentionConfig(msgspec.Struct, frozen=True, kw_only=True):
         return parse_duration(self.grace)
 
 
+class EpochConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How much an epoch takes at most.
+
+    Attributes:
+        max_records: Over all sources.
+        max_bytes: A number, or a text such as ``256MiB``.
+        max_delay: How long records may wait before an epoch is made of what there is.
+    """
+
+    max_records: Annotated[int, Meta(ge=1, le=2**53)] = 1_000_000
+    max_bytes: int | str = "1GiB"
+    max_delay: str = "10s"
+
+    def __post_init__(self) -> None:
+        """Refuse a size or a duration that cannot be read."""
+        parse_size(self.max_bytes)
+        parse_duration(self.max_delay)
+
+    @property
+    def byte_limit(self) -> int:
+        """``max_bytes`` as a number."""
+        return parse_size(self.max_bytes)
+
+    @property
+    def longest_wait(self) -> timedelta:
+        """``max_delay`` as a duration."""
+        return parse_duration(self.max_delay)
+
+
+class WatermarkConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Event time of a source, and how far behind the newest event it may lag."""
+
+    column: Text
+    delay: str = "0s"
+
+    def __post_init__(self) -> None:
+        """Refuse a duration that cannot be read."""
+        parse_duration(self.delay)
+
+
+class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A source in YAML: the same as a ``CREATE SOURCE TABLE``.
+
+    Attributes:
+        columns: Types by name, as SQL spells them, for example ``TIMESTAMP NOT NULL``.
+        options: What the connector takes.
+    """
+
+    name: SourceId
+    connector: Text
+    columns: dict[str, str]
+    watermark: WatermarkConfig | None = None
+    options: dict[str, str] = {}
+
+
+class SinkConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A sink in YAML: the same as a ``CREATE SINK``."""
+
+    name: SinkId
+    view: OperatorId
+    connector: Text
+    options: dict[str, str] = {}
+
+
 class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What stands in ``pipeline.yml``.
 
     Attributes:
         store: Where checkpoints live: a path (from the project's folder), ``file://`` or ``s3://``.
+        buckets: Hash buckets of each operator's state; fixed once the pipeline has run.
+        determinism: What happens to a view that could give another answer when it is run again.
+        idle_timeout: After how long without records a partition no longer holds the watermark.
+        on_bad_record: Keep a record that cannot be decoded aside, or stop.
+        on_gap: Stop when a source lost records, or go on from the earliest it has.
+        schedule: A cron expression, in place of asking whenever there is data.
+        spark: Settings of Spark, for example ``spark.sql.shuffle.partitions``.
     """
 
     name: PipelineName
-    store: Annotated[str, Meta(min_length=1)]
+    store: Text
     description: str = ""
     retention: RetentionConfig = RetentionConfig()
+    epoch: EpochConfig = EpochConfig()
+    buckets: Annotated[int, Meta(ge=1, le=MAX_BUCKETS)] = 8
+    determinism: Literal["block", "warn"] = "block"
+    idle_timeout: str = "30s"
+    on_bad_record: Literal["dead_letter", "fail"] = "dead_letter"
+    on_gap: Literal["fail", "earliest"] = "fail"
+    schedule: str | None = None
+    sources: tuple[SourceConfig, ...] = ()
+    sinks: tuple[SinkConfig, ...] = ()
+    spark: dict[str, str] = {}
 
+    def __post_init__(self) -> None:
+        """Refuse a duration or a schedule that cannot be read."""
+        parse_duration(self.idle_timeout)
+        if self.schedule is not None:
+            check_cron(self.schedule)
+        for key in self.spark:
+            if not key.startswith("spark."):
+                raise ValueError(f"`{key[:80]}` under `spark` is no setting of Spark: spark.…")
 
-def parse_duration(text: str) -> timedelta:
-    """Read a duration such as ``30m``.
-
-    Raises:
-        ValueError: It is none.
-    """
-    found = _DURATION.fullmatch(text.strip())
-    if not found:
-        raise ValueError(f"{text!r} is not a duration such as 500ms, 30s, 15m, 1h or 7d")
-    return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
+    @property
+    def idle_after(self) -> timedelta:
+        """``idle_timeout`` as a duration."""
+        return parse_duration(self.idle_timeout)
 
 
 def read_pipeline(folder: Path, environment: Mapping[str, str] = os.environ) -> PipelineConfig:

@@ -49,7 +49,11 @@ class Attempt:
 
 def plan(pipeline: Pipeline, epoch: EpochNumber) -> None:
     """Step 1. Fix what the epoch reads."""
-    parent = newest_manifest(pipeline.checkpoints, survey(pipeline.checkpoints))
+    standing = survey(pipeline.checkpoints)
+    if standing.newest_epoch >= epoch:
+        log.info("epoch %d was committed by another process meanwhile", epoch)
+        return
+    parent = newest_manifest(pipeline.checkpoints, standing)
     previous = pipeline.checkpoints.plan(parent.epoch) if parent else None
     now = pipeline.clock.now()
     # The logical clock never runs backwards, whatever the machine's does.

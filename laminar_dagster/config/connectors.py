@@ -1,0 +1,62 @@
+"""Which connectors there are and which options each takes, as told by whoever has the adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from laminar_dagster.config.mistakes import Report, listed, nearest
+from laminar_dagster.config.sql.syntax import Options
+from laminar_dagster.config.variables import has_variable, looks_secret
+
+
+@dataclass(frozen=True, slots=True)
+class Connectors:
+    """The options of each connector by its name. A name that ends in ``*`` stands for many."""
+
+    sources: Mapping[str, Collection[str]]
+    sinks: Mapping[str, Collection[str]]
+
+
+def check_options(
+    options: Options,
+    kind: Literal["source", "sink"],
+    owner: str,
+    connectors: Connectors | None,
+    report: Report,
+) -> str:
+    """The connector of a source or sink; notes unknown options, and secrets in plain text."""
+    connector = options.values.get("connector", "")
+    if not connector:
+        hint = nearest("connector", options.values, "for example connector = 'file'")
+        report.add(options.where, f"{kind} `{owner}` has no `connector`", hint)
+        return ""
+    for name, written in options.written.items():
+        if looks_secret(name, written) and written and not has_variable(written):
+            hint = f"write '${{{_variable(name)}}}' and set it in the environment"
+            report.warn(options.places[name], f"the option `{name}` holds a secret", hint)
+    if connectors is None:
+        return connector
+    available = connectors.sources if kind == "source" else connectors.sinks
+    if connector not in available:
+        hint = nearest(connector, available, listed(available, f"connectors of a {kind}"))
+        shown = "" if has_variable(options.written["connector"]) else f" `{connector[:80]}`"
+        problem = f"{kind} `{owner}` asks for a connector{shown} that does not exist"
+        report.add(options.places["connector"], problem, hint)
+        return connector
+    known = available[connector]
+    for name in options.values:
+        if name != "connector" and not _is_known(name, known):
+            hint = nearest(name, known, listed(known, "options"))
+            problem = f"connector `{connector}` has no option `{name[:80]}`"
+            report.add(options.places[name], problem, hint)
+    return connector
+
+
+def _is_known(name: str, known: Collection[str]) -> bool:
+    return name in known or any(each.endswith("*") and name.startswith(each[:-1]) for each in known)
+
+
+def _variable(option: str) -> str:
+    return "".join(each if each.isalnum() else "_" for each in option).upper()

@@ -1,0 +1,146 @@
+"""What could give another answer when an epoch is run again.
+
+An epoch that is redone after a crash, or re-run by ``laminar verify``, has to compute the same from
+the same input. Three kinds of function stand against that: those that read the wall clock, those
+that are random, and those that look at or act on the world outside (the session, the partition a
+row happens to be in, a Java method). ``epoch_time()`` is the clock that does not: it gives the
+epoch's logical time, which is kept in its plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+DeterminismKind = Literal["wall_clock", "random", "side_effect"]
+
+WALL_CLOCK: Final = frozenset(
+    {
+        "curdate",
+        "current_date",
+        "current_time",
+        "current_timestamp",
+        "localtimestamp",
+        "now",
+    }
+)
+RANDOM: Final = frozenset(
+    {
+        "monotonically_increasing_id",
+        "rand",
+        "randn",
+        "random",
+        "randstr",
+        "shuffle",
+        "uniform",
+        "uuid",
+    }
+)
+SIDE_EFFECT: Final = frozenset(
+    {
+        "current_catalog",
+        "current_database",
+        "current_path",
+        "current_schema",
+        "current_timezone",
+        "current_user",
+        "input_file_block_length",
+        "input_file_block_start",
+        "input_file_name",
+        "java_method",
+        "reflect",
+        "session_user",
+        "spark_partition_id",
+        "try_reflect",
+        "user",
+        "version",
+    }
+)
+
+# Spark takes these texts for a time that moves, wherever it makes a constant a date or timestamp.
+MOVING_TIMES: Final = frozenset({"now", "today", "tomorrow", "yesterday"})
+TO_TIME: Final = frozenset(
+    {
+        "date",
+        "timestamp",
+        "timestamp_ltz",
+        "timestamp_ntz",
+        "to_date",
+        "to_timestamp",
+        "to_timestamp_ltz",
+        "to_timestamp_ntz",
+        "try_to_date",
+        "try_to_timestamp",
+    }
+)
+
+_WITH_IV: Final = 5
+
+_REASONS: Final[Mapping[DeterminismKind, str]] = {
+    "wall_clock": "reads the wall clock",
+    "random": "is random",
+    "side_effect": "depends or acts on something outside the data",
+}
+_SUGGESTIONS: Final[Mapping[DeterminismKind, str]] = {
+    "wall_clock": "use event time, or epoch_time() for the epoch's logical clock",
+    "random": "derive it from the data, for example with xxhash64()",
+    "side_effect": "move it to a connector, or put what it gives into the data",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeterminismWarning:
+    """A call that could give another answer when it is run again.
+
+    Attributes:
+        operator_id: The view it stands in.
+        call: As it is written, in short.
+        where: ``file:line:column``.
+    """
+
+    kind: DeterminismKind
+    operator_id: str
+    call: str
+    where: str
+
+    @property
+    def problem(self) -> str:
+        """What is wrong."""
+        reason = _REASONS[self.kind]
+        return f"`{self.call}` {reason}, so view `{self.operator_id}` is not deterministic"
+
+    @property
+    def suggestion(self) -> str:
+        """What to write instead."""
+        return f"{_SUGGESTIONS[self.kind]}; or allow it with `determinism: warn`"
+
+
+def kind_of_call(name: str, arguments: Collection[str | None]) -> DeterminismKind | None:
+    """Why a call is not deterministic; None if it is.
+
+    Args:
+        name: Of the function, in lower case.
+        arguments: The value of each that is a text literal; None for any other.
+    """
+    if name in WALL_CLOCK or (name == "unix_timestamp" and not arguments):
+        return "wall_clock"
+    first = next(iter(arguments), None)
+    if name in TO_TIME and first is not None and is_moving_time(first):
+        return "wall_clock"
+    if name in RANDOM or (name == "aes_encrypt" and _draws_a_vector(arguments)):
+        return "random"
+    return "side_effect" if name in SIDE_EFFECT else None
+
+
+def is_moving_time(text: str) -> bool:
+    """Whether Spark reads a text as a time relative to now: ``now``, ``today UTC``."""
+    words = text.strip().lower().split()
+    return bool(words) and words[0] in MOVING_TIMES
+
+
+def _draws_a_vector(arguments: Collection[str | None]) -> bool:
+    """Whether ``aes_encrypt`` draws its initialisation vector at random."""
+    given = tuple(arguments)
+    mode = given[2] if len(given) > 2 else "GCM"
+    return len(given) < _WITH_IV and (mode is None or mode.upper() != "ECB")

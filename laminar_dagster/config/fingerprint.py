@@ -1,0 +1,218 @@
+"""Fingerprints: whether a changed pipeline may compute something else.
+
+What takes part: the columns and watermark of each source, its connector, and those options that
+say which records are read and how they are decoded (``DECISIVE``); each view's query in canonical
+form; the number of buckets; settings of Spark SQL that change results.
+
+What does not: formatting, comments, file layout; sinks and contracts, which publish and check what
+was computed; limits of an epoch, schedules, retention; options that reach a server, tune or hold a
+secret. An option takes part as it is written, so ``${NAME}`` counts by its name, never its value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from laminar_dagster.config.model import (
+    Column,
+    Query,
+    Relation,
+    Select,
+    SourceTable,
+    TableInput,
+    UnionAll,
+    View,
+    WindowAggregate,
+)
+from laminar_dagster.config.variables import looks_secret
+
+FINGERPRINT_VERSION: Final = 1
+
+DECISIVE: Final = frozenset(
+    {
+        "auto.offset.reset",
+        "columns",
+        "database",
+        "delimiter",
+        "encoding",
+        "envelope",
+        "escape",
+        "format",
+        "header",
+        "include.metadata",
+        "key.format",
+        "null.value",
+        "path",
+        "pattern",
+        "query",
+        "quote",
+        "schema",
+        "separator",
+        "skip.lines",
+        "table",
+        "tables",
+        "timestamp.format",
+        "timezone",
+        "topic",
+        "topics",
+        "value.format",
+    }
+)
+_DECISIVE_PREFIXES: Final = ("avro.", "csv.", "format.", "json.", "parquet.", "protobuf.")
+_SPARK_PREFIX: Final = "spark.sql."
+_SPARK_TUNING: Final = (
+    "spark.sql.adaptive.",
+    "spark.sql.autoBroadcastJoinThreshold",
+    "spark.sql.execution.arrow.",
+    "spark.sql.files.",
+    "spark.sql.shuffle.partitions",
+    "spark.sql.ui.",
+    "spark.sql.warehouse.",
+)
+
+
+def fingerprint(
+    sources: Iterable[SourceTable], views: Iterable[View], buckets: int, spark: Mapping[str, str]
+) -> str:
+    """SHA-256 over what a pipeline computes, in hexadecimal.
+
+    Args:
+        sources: Of the pipeline, in any order.
+        views: Of the pipeline, in any order.
+        buckets: Of each operator's state.
+        spark: Settings of Spark, as written.
+    """
+    content = {
+        "version": FINGERPRINT_VERSION,
+        "sources": {str(each.source_id): _source(each) for each in sources},
+        "views": {str(each.name): _query(each.query) for each in views},
+        "buckets": buckets,
+        "spark": {key: value for key, value in spark.items() if _changes_results(key)},
+    }
+    return _hashed(content)
+
+
+def operator_fingerprint(
+    view: View, sources: Iterable[SourceTable], views: Iterable[View], buckets: int
+) -> str | None:
+    """SHA-256 over what a view's state depends on; None for a view without state.
+
+    That is every window with its keys, aggregates and filter, and all they read; not HAVING and the
+    columns of the output, which are computed from the state when a window closes.
+    """
+    if not any(isinstance(each, WindowAggregate) for each in relations(view.query)):
+        return None
+    by_name = {str(each.source_id): each for each in sources}
+    views_by_name = {str(each.name): each for each in views}
+    return _hashed(
+        {
+            "version": FINGERPRINT_VERSION,
+            "buckets": buckets,
+            "state": _state(view.query),
+            "inputs": _upstream(view, by_name, views_by_name),
+        }
+    )
+
+
+def relations(query: Relation) -> Iterable[Relation]:
+    """A query and everything nested in it, the outermost first."""
+    stack: list[Relation] = [query]
+    while stack:
+        each = stack.pop()
+        yield each
+        match each:
+            case Select() | WindowAggregate():
+                stack.append(each.source)
+            case UnionAll():
+                stack.extend(reversed(each.parts))
+            case TableInput():
+                pass
+
+
+def _upstream(
+    view: View, sources: Mapping[str, SourceTable], views: Mapping[str, View]
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    wanted = list(view.reads)
+    while wanted:
+        name = wanted.pop()
+        if name in found:
+            continue
+        if name in views:
+            found[name] = _query(views[name].query)
+            wanted.extend(views[name].reads)
+        elif name in sources:
+            found[name] = _source(sources[name])
+    return found
+
+
+def _source(source: SourceTable) -> dict[str, Any]:
+    watermark = source.watermark
+    return {
+        "columns": [_column(each) for each in source.columns],
+        "watermark": [watermark.column, watermark.delay_micros] if watermark else None,
+        "connector": source.connector,
+        "options": {
+            name: value for name, value in source.written.items() if _is_decisive(name, value)
+        },
+    }
+
+
+def _column(column: Column) -> list[Any]:
+    return [column.name, column.type, column.nullable]
+
+
+def _is_decisive(name: str, written: str) -> bool:
+    known = name in DECISIVE or name.startswith(_DECISIVE_PREFIXES)
+    return known and not looks_secret(name, written)
+
+
+def _changes_results(key: str) -> bool:
+    return key.startswith(_SPARK_PREFIX) and not key.startswith(_SPARK_TUNING)
+
+
+def _query(query: Relation) -> Any:
+    match query:
+        case TableInput():
+            return {"read": query.name}
+        case Select():
+            return {
+                "select": [[each.name, each.sql] for each in query.columns],
+                "where": query.where,
+                "from": _query(query.source),
+            }
+        case WindowAggregate():
+            return {
+                **_aggregation(query),
+                "select": [[each.name, each.sql] for each in query.columns],
+                "having": query.having,
+                "from": _query(query.source),
+            }
+        case UnionAll():
+            return {"union_all": [_query(each) for each in query.parts]}
+
+
+def _aggregation(query: WindowAggregate) -> dict[str, Any]:
+    window = query.window
+    return {
+        "window": [window.time, window.size_micros, window.slide_micros],
+        "keys": [[each.name, each.sql] for each in query.keys],
+        "aggregates": [[each.name, each.function, each.argument] for each in query.aggregates],
+        "where": query.where,
+    }
+
+
+def _state(query: Query) -> list[Any]:
+    return [
+        {**_aggregation(each), "from": _query(each.source)}
+        for each in relations(query)
+        if isinstance(each, WindowAggregate)
+    ]
+
+
+def _hashed(content: Any) -> str:
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,303 @@
+"""Loads a pipeline's folder into the engine's model, or tells everything that is wrong with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from laminar_dagster.config import yaml_tables
+from laminar_dagster.config.connectors import Connectors, check_options
+from laminar_dagster.config.contracts import read_contract
+from laminar_dagster.config.determinism import DeterminismWarning
+from laminar_dagster.config.files import PipelineFiles, find_files, leads_outside, read_text
+from laminar_dagster.config.fingerprint import fingerprint
+from laminar_dagster.config.mistakes import Report, listed, nearest
+from laminar_dagster.config.model import (
+    Contract,
+    PipelineModel,
+    Place,
+    SinkTable,
+    SourceTable,
+    View,
+)
+from laminar_dagster.config.pipeline import PipelineConfig, find_pipelines
+from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
+from laminar_dagster.config.sql.reader import Reader
+from laminar_dagster.config.sql.scope import BROKEN, EventTime, Output
+from laminar_dagster.config.sql.syntax import (
+    CreateSink,
+    CreateSource,
+    CreateView,
+    Definition,
+    Name,
+)
+from laminar_dagster.config.sql.text import SqlText
+from laminar_dagster.config.views import ParsedView, parse_view, read_views
+from laminar_dagster.core.errors import InvalidConfig, InvalidName
+from laminar_dagster.core.ids import OperatorId, SinkId, SourceId
+
+IdT = TypeVar("IdT", SourceId, OperatorId, SinkId)
+
+
+def load_project(
+    project: Path,
+    environment: Mapping[str, str] = os.environ,
+    connectors: Connectors | None = None,
+) -> tuple[PipelineModel, ...]:
+    """Load every pipeline of a project, by name.
+
+    Raises:
+        InvalidPipeline: Lists every mistake of every pipeline.
+    """
+    report = Report()
+    models: list[PipelineModel] = []
+    for folder in find_pipelines(project):
+        try:
+            models.append(load_pipeline(folder, environment, connectors))
+        except InvalidConfig as error:
+            report.add_error(error)
+    report.raise_if_any()
+    return tuple(models)
+
+
+def load_pipeline(
+    folder: Path,
+    environment: Mapping[str, str] = os.environ,
+    connectors: Connectors | None = None,
+) -> PipelineModel:
+    """Load the pipeline that a folder describes.
+
+    Args:
+        folder: Holds ``pipeline.yml``, files of SQL, ``models/`` and ``contracts/``.
+        environment: Where ``${NAME}`` is taken from.
+        connectors: The known connectors and their options; None to leave them unchecked.
+
+    Raises:
+        InvalidPipeline: Lists every mistake.
+    """
+    return _Loader(folder, environment, connectors).load()
+
+
+class _Loader:
+    """Reads one folder, and gathers what is wrong."""
+
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str], connectors: Connectors | None
+    ) -> None:
+        self._folder = folder
+        self._environment = environment
+        self._connectors = connectors
+        self._report = Report()
+        self._names: dict[tuple[str, str], str] = {}
+
+    def load(self) -> PipelineModel:
+        report = self._report
+        files = find_files(self._folder, report)
+        config, spark = self._config(files)
+        definitions = [*self._definitions(files, config)]
+        defined = [self._source(each) for each in definitions if isinstance(each, CreateSource)]
+        sources = [each for each in defined if each is not None]
+        tables = {str(each.source_id).lower(): _table(each) for each in sources}
+        parsed = [*self._views(definitions, tables)]
+        views, findings = read_views(parsed, tables, report)
+        self._determinism(findings, config)
+        names = [*(str(each.name) for each in parsed)]
+        wanted = [each for each in definitions if isinstance(each, CreateSink)]
+        found = [self._sink(each, names, tables) for each in wanted]
+        sinks = [each for each in found if each is not None]
+        contracts = self._contracts(files, views, complete=len(views) == len(names))
+        report.raise_if_any()
+        # Nothing is wrong, so there is a configuration.
+        assert config is not None
+        if not views:
+            report.warn(str(files.folder), "the pipeline has no view", "so it computes nothing")
+        mark = fingerprint(sources, views, config.buckets, spark)
+        return PipelineModel(
+            config,
+            tuple(sorted(sources, key=lambda each: each.source_id)),
+            tuple(views),
+            tuple(sorted(sinks, key=lambda each: each.sink_id)),
+            tuple(contracts),
+            mark,
+            tuple(report.warnings),
+        )
+
+    def _config(self, files: PipelineFiles) -> tuple[PipelineConfig | None, Mapping[str, str]]:
+        path = files.config
+        if leads_outside(self._folder, path):
+            self._report.add(str(path), "it leads out of the pipeline's folder")
+            return None, {}
+        try:
+            config, self._written = yaml_tables.read_config(path, self._environment)
+        except InvalidConfig as error:
+            self._report.add_error(error)
+            return None, {}
+        expected = self._folder.resolve().name
+        if config.name != expected:
+            where = f"{path}:{self._written[('name',)].line}"
+            problem = f"`name` is {config.name!r}, and its folder is {expected!r}"
+            self._report.add(where, problem, "give both the same name")
+        spark = {key: self._written["spark", key].text for key in config.spark}
+        return config, spark
+
+    def _definitions(
+        self, files: PipelineFiles, config: PipelineConfig | None
+    ) -> Iterator[Definition]:
+        reader = Reader(self._environment, self._report)
+        if config is not None:
+            yield from yaml_tables.definitions(files.config, config, self._written, self._report)
+        for path in files.statements:
+            sql = self._sql(path)
+            if sql is not None:
+                yield from reader.definitions(sql)
+        for path in files.models:
+            sql = self._sql(path)
+            if sql is None:
+                continue
+            before = len(self._report.mistakes)
+            found = [*reader.definitions(sql, Name(path.stem, str(path), 1))]
+            if not found and len(self._report.mistakes) == before:
+                self._report.add(str(path), "the model is empty", "write a SELECT")
+            yield from found
+
+    def _sql(self, path: Path) -> SqlText | None:
+        try:
+            return SqlText(str(path), read_text(path))
+        except InvalidConfig as error:
+            self._report.add_error(error)
+            return None
+
+    def _identifier(self, kind: type[IdT], name: Name, space: str) -> IdT | None:
+        """A checked name that no other object of its kind has."""
+        try:
+            identifier = kind(name.text)
+        except InvalidName as error:
+            self._report.add(name.where, str(error), error.advice())
+            return None
+        reserved = name.text.startswith("_") or name.text.lower() in WINDOW_COLUMNS
+        if reserved:
+            hint = "choose one that begins with a letter"
+            self._report.add(name.where, f"the name `{name.text}` is reserved", hint)
+            return None
+        first = self._names.setdefault((space, name.text.lower()), name.where)
+        if first != name.where:
+            what = "source or view" if space == "table" else space
+            problem = f"there is already a {what} `{name.text}`"
+            self._report.add(name.where, problem, f"the other is at {first}")
+            return None
+        return identifier
+
+    def _source(self, found: CreateSource) -> SourceTable | None:
+        name = found.name
+        identifier = self._identifier(SourceId, name, "table")
+        connector = check_options(
+            found.options, "source", name.text, self._connectors, self._report
+        )
+        for column in found.columns:
+            if column.name.startswith("_") or column.name.lower() in WINDOW_COLUMNS:
+                problem = f"the column `{column.name[:80]}` of `{name.text}` has a reserved name"
+                self._report.add(name.where, problem, "choose one that begins with a letter")
+            elif not column.name or len(column.name) > 200 or not column.name.isprintable():
+                self._report.add(name.where, f"`{name.text}` has a column without a usable name")
+        if identifier is None:
+            return None
+        return SourceTable(
+            identifier,
+            found.columns,
+            found.watermark,
+            connector,
+            _without_connector(found.options.values),
+            _place(name),
+            _without_connector(found.options.written),
+        )
+
+    def _views(
+        self, definitions: list[Definition], tables: dict[str, tuple[str, Output]]
+    ) -> Iterator[ParsedView]:
+        for found in definitions:
+            if not isinstance(found, CreateView):
+                continue
+            identifier = self._identifier(OperatorId, found.name, "table")
+            if identifier is None:
+                continue
+            parsed = parse_view(identifier, found, self._report)
+            if parsed is not None:
+                yield parsed
+            else:
+                tables[identifier.lower()] = (str(identifier), BROKEN)
+
+    def _sink(
+        self, found: CreateSink, views: list[str], tables: Mapping[str, tuple[str, Output]]
+    ) -> SinkTable | None:
+        identifier = self._identifier(SinkId, found.name, "sink")
+        connector = check_options(
+            found.options, "sink", found.name.text, self._connectors, self._report
+        )
+        wanted = found.view.text
+        view = next((each for each in views if each.lower() == wanted.lower()), None)
+        if view is None:
+            broken = tables.get(wanted.lower())
+            if broken is not None and broken[1].unknown:
+                return None
+            hint = nearest(wanted, views, listed(views, "views"))
+            if broken is not None:
+                hint = f"it is a source; make a view of it: SELECT * FROM {wanted}"
+            problem = f"sink `{found.name.text}` reads from `{wanted[:80]}`, which is no view"
+            self._report.add(found.view.where, problem, hint)
+        if identifier is None or view is None:
+            return None
+        return SinkTable(
+            identifier,
+            OperatorId(view),
+            connector,
+            _without_connector(found.options.values),
+            _place(found.name),
+            _without_connector(found.options.written),
+        )
+
+    def _contracts(
+        self, files: PipelineFiles, views: list[View], *, complete: bool
+    ) -> list[Contract]:
+        if not complete:
+            # A contract for a view that is itself wrong would look wrong too.
+            return []
+        found = [read_contract(path, views, self._report) for path in files.contracts]
+        contracts = [each for each in found if each is not None]
+        seen: dict[str, Contract] = {}
+        for each in contracts:
+            other = seen.setdefault(each.view, each)
+            if other is not each:
+                problem = f"view `{each.view}` has two contracts"
+                self._report.add(each.place.file, problem, f"the other is {other.place.file}")
+        return contracts
+
+    def _determinism(
+        self, findings: list[DeterminismWarning], config: PipelineConfig | None
+    ) -> None:
+        allowed = config is not None and config.determinism == "warn"
+        note = self._report.warn if allowed else self._report.add
+        for each in findings:
+            note(each.where, each.problem, each.suggestion)
+
+
+def _table(source: SourceTable) -> tuple[str, Output]:
+    names = tuple(each.name for each in source.columns)
+    times: dict[str, EventTime] = {}
+    if source.watermark is not None:
+        times[source.watermark.column.lower()] = EventTime((str(source.source_id),))
+    return str(source.source_id), Output(names, times)
+
+
+def _without_connector(options: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in options.items() if name != "connector"}
+
+
+def _place(name: Name) -> Place:
+    file = name.where
+    for _ in range(2):
+        head, _, tail = file.rpartition(":")
+        if head and tail.isdigit():
+            file = head
+    return Place(file, name.line)

@@ -1,0 +1,209 @@
+"""Spark SQL as sqlglot reads it, changed in two ways.
+
+Functions stay as they are written. sqlglot turns many into its own idea of them, and writes back
+something close; here a call is a name with arguments, and Spark alone says what it means.
+
+Every part knows its tokens: ``span_of(node)`` is a half-open range into the statement's tokens.
+Text that goes to Spark is cut from what the author wrote (see ``text.py``), never generated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, NoReturn
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.parsers.spark import SparkParser
+
+Span = tuple[int, int]
+
+# Calls whose arguments are not a plain list: CAST(x AS t), TRIM(BOTH x FROM y), …
+_SPECIAL_CALLS: Final = (
+    "CAST",
+    "TRY_CAST",
+    "EXTRACT",
+    "TRIM",
+    "SUBSTRING",
+    "SUBSTR",
+    "POSITION",
+    "OVERLAY",
+)
+_ATTEMPTS_PER_TOKEN: Final = 50
+_SPAN: Final = "span"
+_NAME: Final = "call"
+_WINDOW: Final = "window"
+TVF_NAMES: Final = frozenset({"TUMBLE", "HOP", "SESSION", "CUMULATE"})
+
+
+class TooIntricate(Exception):
+    """Parsing takes too long."""
+
+
+class StreamParser(SparkParser):
+    """Parses queries: functions by name only, token ranges on expressions, window functions."""
+
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: SparkParser.FUNCTION_PARSERS[name] for name in _SPECIAL_CALLS
+    }
+    FUNC_TOKENS: ClassVar[set[TokenType]] = SparkParser.FUNC_TOKENS | {TokenType.SESSION}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE")
+    }
+
+    def reset(self) -> None:
+        """Begin a new statement."""
+        super().reset()
+        self._attempts = 0
+
+    def _parse_types(
+        self,
+        check_func: bool = False,
+        schema: bool = False,
+        allow_identifiers: bool = True,
+        with_collation: bool = False,
+    ) -> exp.Expr | None:
+        # `date(x)` is a call. To try it as a type first doubles the work at every level of nesting.
+        if check_func and self._next and self._next.token_type == TokenType.L_PAREN:
+            return None
+        return super()._parse_types(check_func, schema, allow_identifiers, with_collation)
+
+    def _parse_disjunction(self) -> exp.Expr | None:
+        start = self._attempt()
+        return self._mark(super()._parse_disjunction(), start)
+
+    def _parse_select(self, *args: Any, **options: Any) -> exp.Expr | None:
+        start = self._attempt()
+        return self._mark(super()._parse_select(*args, **options), start)
+
+    def _parse_function_call(self, *args: Any, **options: Any) -> exp.Expr | None:
+        start, name = self._index, self._curr.text if self._curr else ""
+        node = super()._parse_function_call(*args, **options)
+        if node is not None and _NAME not in node.meta:
+            node.meta[_NAME] = name
+        return self._mark(node, start)
+
+    def _parse_table(self, *args: Any, **options: Any) -> exp.Expr | None:
+        start = self._attempt()
+        node = self._parse_window_table() or super()._parse_table(*args, **options)
+        return self._mark(node, start)
+
+    def _parse_window_table(self) -> exp.Expr | None:
+        """``TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) [AS alias]``."""
+        start = self._index
+        wrapped = self._match_text_seq("TABLE", "(")
+        name = self._curr.text.upper() if self._curr else ""
+        if name not in TVF_NAMES or not self._match_text_seq(name, "(", "TABLE"):
+            self._retreat(start)
+            return None
+        # The table may be named like a keyword; it is one name.
+        table = self._parse_table_parts()
+        if table is None or not self._match(TokenType.COMMA):
+            self.raise_error("a table and a comma are expected here")
+        if not self._match_text_seq("DESCRIPTOR", "("):
+            self.raise_error("DESCRIPTOR(column) is expected here")
+        time = self._parse_column()
+        self._match_r_paren()
+        if not self._match(TokenType.COMMA):
+            self.raise_error("an INTERVAL is expected here")
+        lengths = self._parse_csv(self._parse_disjunction)
+        self._match_r_paren()
+        if wrapped:
+            self._match_r_paren()
+        window = self._mark(exp.Anonymous(this=name, expressions=[time, *lengths]), start)
+        assert window is not None
+        window.meta[_NAME] = name
+        table.meta[_WINDOW] = window
+        alias = self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS)
+        if alias:
+            table.set("alias", alias)
+        return table
+
+    def _attempt(self) -> int:
+        """Where the parser is. It goes back and tries again; some texts make it do so for ever."""
+        self._attempts += 1
+        if self._attempts > _ATTEMPTS_PER_TOKEN * (self._tokens_size + 1):
+            raise TooIntricate
+        return self._index
+
+    def _mark(self, node: exp.Expr | None, start: int) -> exp.Expr | None:
+        if node is not None and _SPAN not in node.meta:
+            node.meta[_SPAN] = (start, self._index)
+        return node
+
+    def raise_error(self, message: str, token: Any = None) -> NoReturn:
+        """Stop at a syntax error, and say at which token."""
+        raise SqlSyntaxError(message, self._index)
+
+
+class SqlSyntaxError(ParseError):
+    """A syntax error at a token of a statement."""
+
+    def __init__(self, message: str, index: int) -> None:
+        """Take sqlglot's message and the number of the token."""
+        super().__init__(message)
+        self.index = index
+
+
+class StreamDialect(Spark):
+    """Spark's dialect with this parser."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """Splits ``SHOW …`` into words like any other statement."""
+
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+    Parser = StreamParser
+
+
+def parse(tokens: Sequence[Token], text: str) -> exp.Expr:
+    """Parse the tokens of one query.
+
+    Raises:
+        SqlSyntaxError: It is none.
+        RecursionError: It is nested too deeply.
+        TooIntricate: sqlglot finds no end.
+    """
+    trees = StreamDialect().parser(error_level=ErrorLevel.IMMEDIATE).parse(list(tokens), text)
+    if len(trees) != 1 or trees[0] is None:
+        raise SqlSyntaxError("a query is expected here", 0)
+    return trees[0]
+
+
+def parse_expression(tokens: Sequence[Token], text: str) -> exp.Expr:
+    """Parse the tokens of one expression.
+
+    Raises:
+        SqlSyntaxError: It is none.
+        RecursionError: It is nested too deeply.
+        TooIntricate: sqlglot finds no end.
+    """
+    parser = StreamDialect().parser(error_level=ErrorLevel.IMMEDIATE)
+    try:
+        trees = parser.parse_into(exp.Condition, list(tokens), text)
+    except SqlSyntaxError:
+        raise
+    except ParseError as error:
+        raise SqlSyntaxError(str(error), 0) from None
+    if len(trees) != 1 or trees[0] is None:
+        raise SqlSyntaxError("an expression is expected here", 0)
+    return trees[0]
+
+
+def span_of(node: exp.Expr) -> Span | None:
+    """Which tokens of its statement a part consists of, if that is known."""
+    span: Span | None = node.meta.get(_SPAN)
+    return span
+
+
+def call_of(node: exp.Expr) -> str:
+    """The name of the function that a part calls, in lower case; empty if it is no call."""
+    return str(node.meta.get(_NAME, "")).lower()
+
+
+def window_of(table: exp.Expr) -> exp.Expr | None:
+    """The window function around a table, for ``TABLE(TUMBLE(TABLE t, …))``."""
+    window: exp.Expr | None = table.meta.get(_WINDOW)
+    return window

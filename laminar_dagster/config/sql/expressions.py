@@ -1,0 +1,302 @@
+"""Checks the expressions of one query, and resolves their columns.
+
+Notes everything that is wrong: unknown columns and functions, what is not supported, what is not
+deterministic. Afterwards ``text`` gives any checked expression as Spark SQL over its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from sqlglot import TokenType, exp
+
+from laminar_dagster.config.determinism import (
+    DeterminismKind,
+    DeterminismWarning,
+    is_moving_time,
+    kind_of_call,
+)
+from laminar_dagster.config.mistakes import Report, listed, nearest
+from laminar_dagster.config.sql import functions
+from laminar_dagster.config.sql.dialect import Span, call_of, span_of
+from laminar_dagster.config.sql.refusals import unsupported
+from laminar_dagster.config.sql.scope import Scope
+from laminar_dagster.config.sql.text import Edits, Statement, quoted
+
+_TIMES = ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "TIMESTAMP_NTZ")
+_WINDOW_CALLS = (*functions.WINDOWS, "session", "cumulate")
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """Where an expression stands, which says what it may hold.
+
+    Attributes:
+        name: As in SQL, for errors.
+        grouped: Aggregates, the window's edges and ``window_start`` may be used.
+        aliases: Columns of the SELECT that may be used by their new name.
+    """
+
+    name: str
+    grouped: bool = False
+    aliases: Collection[str] = ()
+
+
+class Expressions:
+    """The expressions of one query."""
+
+    def __init__(self, statement: Statement, view: str, report: Report) -> None:
+        """Take the statement, the name of its view, and where to note mistakes."""
+        self.statement = statement
+        self.report = report
+        self.findings: list[DeterminismWarning] = []
+        self._view = view
+        self._edits: dict[int, tuple[int, str]] = {}
+        self._verbatim: set[int] = set()
+        self._refused: set[int] = set()
+        self._numbers = {each.start: i for i, each in reversed(list(enumerate(statement.tokens)))}
+
+    def text(self, span: Span, edits: Edits | None = None) -> str:
+        """Canonical text of tokens that were checked; ``edits`` take precedence."""
+        merged: Mapping[int, tuple[int, str]] = {**self._edits, **edits} if edits else self._edits
+        return self.statement.canonical(span, merged, self._verbatim)
+
+    def span(self, node: exp.Expr) -> Span | None:
+        """The tokens of a part."""
+        if isinstance(node, exp.Column) and all("start" in each.meta for each in node.parts):
+            first, last = node.parts[0], node.parts[-1]
+            return self._numbers[first.meta["start"]], self._numbers[last.meta["start"]] + 1
+        return span_of(node)
+
+    def where(self, node: exp.Expr) -> str:
+        """The place of a part, or of the nearest part whose place is known."""
+        for each in node.walk():
+            found = span_of(each)
+            if found is not None:
+                return self.statement.where(found[0])
+            if "start" in each.meta:
+                return self.statement.sql.where(each.meta["start"])
+        return self.where(node.parent) if node.parent else self.statement.where()
+
+    def check(self, tree: exp.Expr, scope: Scope, clause: Clause) -> None:
+        """Note what is wrong with an expression, and resolve its columns."""
+        stack: list[tuple[exp.Expr, bool]] = [(tree, False)]
+        while stack:
+            node, in_aggregate = stack.pop()
+            before = len(self.report.mistakes)
+            if not self._check_part(node, scope, clause, in_aggregate):
+                if len(self.report.mistakes) > before:
+                    self._refused.add(id(node))
+                continue
+            inside = in_aggregate or _is_aggregate(node)
+            children: list[exp.Expr] = list(node.iter_expressions(reverse=True))
+            if isinstance(node, exp.Kwarg | exp.Lambda | exp.Alias):
+                self._keep_names(node)
+                children = [node.expression if isinstance(node, exp.Kwarg) else node.this]
+            elif isinstance(node, exp.Collate):
+                children = [node.this]
+            elif isinstance(node, exp.Extract):
+                children = [node.expression]
+            elif call_of(node) in functions.WITH_UNIT and len(node.expressions) == 3:
+                children = self._without_unit(node)
+            stack.extend((each, inside) for each in children)
+
+    def is_refused(self, node: exp.Expr) -> bool:
+        """Whether a part was found wrong, so that nothing more is to be said about it."""
+        return id(node) in self._refused
+
+    def _check_part(self, node: exp.Expr, scope: Scope, clause: Clause, in_aggregate: bool) -> bool:
+        """Check one part; False if what it holds needs no look."""
+        if isinstance(node, exp.Star) and _is_counted(node):
+            return False
+        if isinstance(node, exp.Alias) and node.parent and call_of(node.parent) == "struct":
+            return True
+        refused = unsupported(node)
+        if refused:
+            name, instead = refused
+            self.report.add(self.where(node), f"{name} is not supported yet", instead)
+            return False
+        if isinstance(node, exp.Column):
+            self._column(node, scope, clause, in_aggregate)
+            return False
+        if isinstance(node, exp.DataType):
+            return False
+        if isinstance(node, exp.Identifier):
+            self._keep(node)
+        elif isinstance(node, exp.Cast):
+            self._cast(node)
+        elif isinstance(node, exp.Anonymous):
+            return self._call(node, clause, in_aggregate)
+        elif call_of(node) in functions.WITHOUT_PARENTHESES:
+            self._note_determinism(node, kind_of_call(call_of(node), ()), call_of(node))
+        return True
+
+    def _column(self, node: exp.Column, scope: Scope, clause: Clause, in_aggregate: bool) -> None:
+        parts = [each.name for each in node.parts]
+        if isinstance(node.this, exp.Star):
+            self.report.add(self.where(node), "* is not supported inside an expression yet")
+            return
+        if clause.grouped and not in_aggregate and len(parts) == 1:
+            if parts[0].lower() in functions.WINDOW_COLUMNS:
+                return
+        found = scope.resolve(parts)
+        if found is None:
+            if parts[0].lower() in clause.aliases and len(parts) == 1 and not in_aggregate:
+                return
+            self._unknown_column(node, parts, scope, clause)
+            return
+        position, declared = found
+        span = self.span(node)
+        if span is None:
+            return
+        end = self._numbers[node.parts[position].meta["start"]] + 1
+        text = quoted(declared)
+        is_field = node.parent is not None and call_of(node.parent) == "struct"
+        if is_field and position == len(parts) - 1 and parts[-1] != declared:
+            # The name of the struct's field comes from how the column is written.
+            text = f"{text} AS {quoted(parts[-1])}"
+        self._edits[span[0]] = (end, text)
+
+    def _unknown_column(
+        self, node: exp.Column, parts: list[str], scope: Scope, clause: Clause
+    ) -> None:
+        name = parts[0].lower()
+        if len(parts) == 1 and name in functions.WITHOUT_PARENTHESES:
+            self._note_determinism(node, kind_of_call(name, ()), name)
+            return
+        shown = ".".join(parts)[:80]
+        if name in functions.WINDOW_COLUMNS:
+            hint = "it exists in SELECT and HAVING of a query with GROUP BY TUMBLE or HOP"
+            self.report.add(self.where(node), f"there is no `{shown}` in {clause.name} here", hint)
+            return
+        if len(parts) > 1 and scope.resolve([scope.alias, parts[1]]):
+            hint = f"did you mean `{scope.alias}.{parts[1]}`?"
+            self.report.add(self.where(node), f"there is no `{parts[0][:80]}` here", hint)
+            return
+        wanted = parts[1] if len(parts) > 1 and name == scope.alias.lower() else parts[0]
+        hint = nearest(wanted, scope.columns, listed(scope.columns, "columns"))
+        self.report.add(self.where(node), f"{scope.description} has no column `{shown}`", hint)
+
+    def _call(self, node: exp.Anonymous, clause: Clause, in_aggregate: bool) -> bool:
+        name, where = call_of(node), self.where(node)
+        self._keep_names(node)
+        if isinstance(node.parent, exp.Dot) and node.parent.expression is node:
+            self.report.add(where, f"`{name}` is called with a qualifier", "call it by its name")
+            return False
+        if name in _WINDOW_CALLS or name in functions.WINDOW_EDGES:
+            return self._window_call(name, where, clause, in_aggregate)
+        if name == functions.LOGICAL_CLOCK:
+            if node.expressions:
+                self.report.add(where, "epoch_time() takes no argument")
+            return True
+        kind = functions.spark_functions().get(name)
+        if kind is None:
+            hint = nearest(name, functions.suggestions(), "functions are those of Spark SQL")
+            self.report.add(where, f"there is no function `{name[:80]}`", hint)
+            return True
+        if name in functions.ELSEWHERE:
+            self.report.add(where, f"{name}() is not supported", functions.ELSEWHERE[name])
+            return False
+        if kind == "aggregate":
+            return self._aggregate(node, name, where, clause, in_aggregate)
+        if kind != "scalar":
+            what = "makes several rows of one" if kind == "generator" else "looks at other rows"
+            hint = "one row in gives at most one row out" if kind == "generator" else "use TUMBLE"
+            self.report.add(where, f"{name}() {what}: it is not supported yet", hint)
+            return False
+        arguments = [each.name if _is_text(each) else None for each in node.expressions]
+        self._note_determinism(node, kind_of_call(name, arguments), f"{name}()")
+        return True
+
+    def _window_call(self, name: str, where: str, clause: Clause, in_aggregate: bool) -> bool:
+        if name in ("session", "cumulate"):
+            problem = f"{name.upper()} windows are not supported yet"
+            self.report.add(where, problem, "TUMBLE and HOP are")
+        elif name in functions.WINDOWS:
+            hint = f"use {name.upper()}_START, {name.upper()}_END, window_start or window_end"
+            self.report.add(where, f"{name.upper()} stands in GROUP BY alone", hint)
+        elif not clause.grouped or in_aggregate:
+            hint = "it exists in SELECT and HAVING of a query with GROUP BY TUMBLE or HOP"
+            self.report.add(where, f"{name.upper()} cannot be used in {clause.name} here", hint)
+        return False
+
+    def _aggregate(
+        self, node: exp.Anonymous, name: str, where: str, clause: Clause, in_aggregate: bool
+    ) -> bool:
+        if not _is_aggregate(node):
+            hint = "COUNT, SUM, MIN, MAX and AVG are"
+            self.report.add(where, f"the aggregate {name}() is not supported yet", hint)
+            return False
+        if in_aggregate:
+            self.report.add(where, "an aggregate stands inside an aggregate", "use a view between")
+            return False
+        if not clause.grouped:
+            hint = "add GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
+            if clause.name != "SELECT":
+                hint = "use HAVING" if clause.name == "WHERE" else "use a view between"
+            self.report.add(where, f"{name.upper()} cannot be used in {clause.name} here", hint)
+            return False
+        if len(node.expressions) != 1:
+            self.report.add(where, f"{name.upper()} takes one argument here")
+        return True
+
+    def _cast(self, node: exp.Cast) -> None:
+        kind = node.args.get("to")
+        named = kind.this.name if isinstance(kind, exp.DataType) and kind.this else ""
+        if str(named).upper() in _TIMES and _is_text(node.this) and is_moving_time(node.this.name):
+            self._note_determinism(node, "wall_clock", self._shown(node))
+
+    def _note_determinism(self, node: exp.Expr, kind: DeterminismKind | None, call: str) -> None:
+        if kind is not None:
+            self.findings.append(DeterminismWarning(kind, self._view, call, self.where(node)))
+
+    def _shown(self, node: exp.Expr) -> str:
+        span = span_of(node)
+        written = " ".join(self.statement.raw(*span).split()) if span else node.key
+        return written if len(written) <= 60 else written[:59] + "…"
+
+    def _without_unit(self, node: exp.Expr) -> list[exp.Expr]:
+        unit, *others = node.expressions
+        known = isinstance(unit, exp.Column | exp.Var) and unit.name.lower() in functions.UNITS
+        return [*reversed(others)] if known else [*reversed(node.expressions)]
+
+    def _keep_names(self, node: exp.Expr) -> None:
+        """Names that are no columns stay as they are written, also if they look like keywords."""
+        owned = (node.args.get("alias"), node.args.get("this"), *node.expressions)
+        for each in owned:
+            if isinstance(each, exp.Identifier):
+                self._keep(each)
+
+    def _keep(self, name: exp.Identifier) -> None:
+        if "start" in name.meta:
+            self._verbatim.add(self._numbers[name.meta["start"]])
+
+
+def aggregate_of(node: exp.Expr) -> str:
+    """Which of the supported aggregates a part calls; empty if none."""
+    name = call_of(node) if isinstance(node, exp.Anonymous) else ""
+    name = "avg" if name == "mean" else name
+    return name if name in functions.AGGREGATES else ""
+
+
+def argument_span(statement: Statement, call: Span) -> Span:
+    """The tokens between a call's parentheses, without a leading ALL."""
+    start = call[0] + 2
+    if statement.tokens[start].token_type == TokenType.ALL:
+        start += 1
+    return start, call[1] - 1
+
+
+def _is_aggregate(node: exp.Expr) -> bool:
+    return bool(aggregate_of(node))
+
+
+def _is_counted(star: exp.Star) -> bool:
+    call = star.parent
+    plain = not any(star.args.values())
+    return plain and call is not None and call_of(call) == "count" and len(call.expressions) == 1
+
+
+def _is_text(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and bool(node.is_string)

@@ -1,0 +1,353 @@
+"""A query of a view, read into the engine's model.
+
+One query reads one input: a source, a view, or a query in parentheses. It is a projection and
+filter, an aggregation by windows (``windows.py``), or a UNION ALL of such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import TokenType, exp
+
+from laminar_dagster.config.mistakes import Report, listed, nearest
+from laminar_dagster.config.model import (
+    Projection,
+    Query,
+    Relation,
+    Select,
+    TableInput,
+    UnionAll,
+    WindowAggregate,
+)
+from laminar_dagster.config.sql.dialect import TVF_NAMES, Span, call_of, span_of, window_of
+from laminar_dagster.config.sql.expressions import Clause, Expressions
+from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
+from laminar_dagster.config.sql.refusals import CLAUSES
+from laminar_dagster.config.sql.scope import BROKEN, EventTime, Output, Scope
+from laminar_dagster.config.sql.text import Statement, quoted
+
+_TAKEN = {"this", "expressions", "from_", "where", "group", "having", "alias"}
+_SET_ARGUMENTS = {"this", "expression", "distinct", "by_name", "side", "kind", "on"}
+
+Tables = Mapping[str, tuple[str, Output]]
+Part = Select | WindowAggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item of a SELECT list: the expression, and the name of its column."""
+
+    node: exp.Expr
+    span: Span
+    name: str
+    where: str
+
+
+class QueryReader:
+    """Reads one query. Mistakes are noted; the result is then to be thrown away."""
+
+    def __init__(self, statement: Statement, view: str, tables: Tables, report: Report) -> None:
+        """Take the query's tokens, its view's name, and the tables by name in lower case."""
+        self.statement = statement
+        self.report = report
+        self.expressions = Expressions(statement, view, report)
+        self._tables = tables
+        self._may_lack_names = False
+
+    def read(self, node: exp.Expr) -> tuple[Query | None, Output]:
+        """The query and its columns; no query when something is wrong that leaves no shape."""
+        node = self._unwrapped(node)
+        if isinstance(node, exp.SetOperation):
+            return self._union(node)
+        if isinstance(node, exp.Select):
+            return self._select(node)
+        name = "VALUES" if isinstance(node, exp.Values) else node.key.upper()
+        self.report.add(self.expressions.where(node), f"{name} is not supported as a query")
+        return None, BROKEN
+
+    def _unwrapped(self, node: exp.Expr) -> exp.Expr:
+        while isinstance(node, exp.Subquery):
+            self._refuse_clauses(node)
+            node = node.this
+        return node
+
+    def _union(self, node: exp.Expr) -> tuple[Query | None, Output]:
+        outputs: list[Output] = []
+        parts: list[Part] = []
+        places: list[str] = []
+        outer = self._may_lack_names
+        for number, each in enumerate(self._branches(node)):
+            # The first query names the columns of all.
+            self._may_lack_names = outer or number > 0
+            query, output = self.read(each)
+            self._may_lack_names = outer
+            outputs.append(output)
+            places.append(self.expressions.where(each))
+            names = outputs[0].columns
+            if isinstance(query, UnionAll):
+                parts.extend(_renamed(part, names) for part in query.parts)
+            elif query is not None:
+                parts.append(_renamed(query, names))
+        first = outputs[0]
+        for output, place in zip(outputs, places, strict=True):
+            if not (first.unknown or output.unknown) and len(output.columns) != len(first.columns):
+                problem = (
+                    f"this query of a UNION ALL has {len(output.columns)} columns, "
+                    f"the first has {len(first.columns)}"
+                )
+                self.report.add(place, problem, "each has the same columns in the same order")
+        if any(each.unknown for each in outputs):
+            return UnionAll(tuple(parts)), BROKEN
+        return UnionAll(tuple(parts)), Output(first.columns, _common_times(outputs))
+
+    def _branches(self, node: exp.Expr) -> Iterator[exp.Expr]:
+        """The queries of a chain of set operations, first to last."""
+        chain: list[exp.Expr] = []
+        while isinstance(node, exp.SetOperation):
+            self._check_set_operation(node)
+            chain.append(node.expression)
+            node = self._unwrapped(node.this)
+        yield node
+        yield from reversed(chain)
+
+    def _check_set_operation(self, node: exp.SetOperation) -> None:
+        self._refuse_clauses(node, also=_SET_ARGUMENTS)
+        # The operator stands right before its second query.
+        second = span_of(node.expression)
+        where = self.expressions.where(node.expression)
+        if second:
+            at = second[0] - 1
+            while at > 0 and self.statement.tokens[at].token_type in (
+                TokenType.ALL,
+                TokenType.L_PAREN,
+                TokenType.DISTINCT,
+            ):
+                at -= 1
+            where = self.statement.where(at)
+        if not isinstance(node, exp.Union):
+            self.report.add(where, f"{node.key.upper()} is not supported yet", "UNION ALL is")
+        elif node.args.get("distinct"):
+            self.report.add(where, "UNION without ALL is not supported yet", "write UNION ALL")
+        elif any(node.args.get(each) for each in ("by_name", "side", "on")):
+            self.report.add(where, "UNION BY NAME is not supported yet", "list the columns")
+
+    def _select(self, node: exp.Select) -> tuple[Query | None, Output]:
+        self._refuse_clauses(node)
+        if node.args.get("with_"):
+            return None, BROKEN
+        relation, scope, window = self._input(node)
+        if scope is None or relation is None:
+            return None, BROKEN
+        if node.args.get("joins") or node.args.get("laterals"):
+            # The columns of what was refused are not known.
+            scope = Scope(scope.alias, BROKEN, scope.description)
+        if node.args.get("group") or window is not None:
+            # Imported here because a windowed query is read with this reader's help.
+            from laminar_dagster.config.sql.windows import WindowReader
+
+            return WindowReader(self, node, relation, scope, window).read()
+        having = node.args.get("having")
+        if having is not None:
+            where = self.statement.where(self._keyword(node, TokenType.HAVING))
+            self.report.add(where, "HAVING stands without GROUP BY", "use WHERE")
+        condition = self.where_clause(node, scope)
+        columns: list[Projection] = []
+        times: dict[str, EventTime] = {}
+        for each in self._items(node, scope):
+            if isinstance(each, Projection):
+                columns.append(each)
+                origin = each.name
+            else:
+                self.expressions.check(each.node, scope, Clause("SELECT"))
+                columns.append(Projection(each.name, self.expressions.text(each.span)))
+                origin = self._plain_column(each.node, scope)
+                self._check_alias(each, origin)
+            time = scope.time(origin) if origin else None
+            if time is not None:
+                times[columns[-1].name.lower()] = time
+        self.check_duplicates([each.name for each in columns], node)
+        names = tuple(each.name for each in columns)
+        # Of a broken input it is not known which columns are event time.
+        output = BROKEN if scope.output.unknown else Output(names, times)
+        return Select(relation, tuple(columns), condition), output
+
+    def where_clause(self, node: exp.Select, scope: Scope) -> str | None:
+        """The condition of WHERE over the input's columns."""
+        clause = node.args.get("where")
+        if clause is None:
+            return None
+        self.expressions.check(clause.this, scope, Clause("WHERE"))
+        span = self.expressions.span(clause.this)
+        return self.expressions.text(span) if span else None
+
+    def item(self, node: exp.Expr) -> Item | None:
+        """An item of a SELECT list that is no ``*``."""
+        expression = node.this if isinstance(node, exp.Alias) else node
+        span, where = self.expressions.span(expression), self.expressions.where(node)
+        if span is None:
+            self.report.add(where, "this cannot be read as an expression")
+            return None
+        if isinstance(node, exp.Alias):
+            alias = node.args["alias"]
+            where = self.expressions.where(alias) if isinstance(alias, exp.Expr) else where
+            name = node.alias
+        elif isinstance(expression, exp.Column):
+            name = expression.name
+        elif isinstance(expression, exp.Dot) and isinstance(expression.expression, exp.Identifier):
+            name = expression.name
+        else:
+            name = f"column at {where}"
+            if self._may_lack_names:
+                return Item(expression, span, name, where)
+            written = self.statement.raw(*span)
+            shown = " ".join(written.split())
+            shown = shown if len(shown) <= 40 else shown[:39] + "…"
+            self.report.add(where, f"`{shown}` needs a name", "add AS and a name")
+            return Item(expression, span, name, where)
+        self._check_name(name, where)
+        return Item(expression, span, name, where)
+
+    def check_duplicates(self, names: list[str], node: exp.Expr) -> None:
+        """Two columns of one name could not be told apart."""
+        seen: set[str] = set()
+        for each in names if not self._may_lack_names else ():
+            if each.lower() in seen:
+                where = self.expressions.where(node)
+                self.report.add(where, f"two columns are called `{each}`", "rename one with AS")
+            seen.add(each.lower())
+
+    def _items(self, node: exp.Select, scope: Scope) -> Iterator[Item | Projection]:
+        for each in node.expressions:
+            star = each.this if isinstance(each, exp.Column) else each
+            if isinstance(star, exp.Star):
+                yield from self._star(each, star, scope)
+            else:
+                item = self.item(each)
+                if item is not None:
+                    yield item
+
+    def _star(self, node: exp.Expr, star: exp.Star, scope: Scope) -> Iterator[Projection]:
+        where = self.expressions.where(node)
+        if any(star.args.values()):
+            self.report.add(where, "* with EXCEPT or REPLACE is not supported yet", "list them")
+        qualifiers = [each.name for each in node.parts[:-1]] if isinstance(node, exp.Column) else []
+        if qualifiers and [each.lower() for each in qualifiers] != [scope.alias.lower()]:
+            hint = f"the input is called `{scope.alias}`"
+            self.report.add(where, f"there is no `{'.'.join(qualifiers)[:80]}` here", hint)
+        for each in scope.columns:
+            yield Projection(each, quoted(each))
+
+    def _check_name(self, name: str, where: str) -> None:
+        if name.startswith("_"):
+            self.report.add(where, f"the name `{name[:80]}` is reserved", "begin it with a letter")
+        elif not name or len(name) > 200 or not name.isprintable():
+            self.report.add(where, "this is not the name of a column")
+
+    def _check_alias(self, item: Item, origin: str) -> None:
+        name = item.name.lower()
+        if name in WINDOW_COLUMNS and origin.lower() != name:
+            hint = "it is for the edges of a window"
+            self.report.add(item.where, f"the name `{item.name}` is reserved", hint)
+
+    def _plain_column(self, node: exp.Expr, scope: Scope) -> str:
+        """The declared name of the input's column that an expression is; empty if it is more."""
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return ""
+        parts = [each.name for each in node.parts]
+        found = scope.resolve(parts)
+        return found[1] if found and found[0] == len(parts) - 1 else ""
+
+    def _input(self, node: exp.Select) -> tuple[Relation | None, Scope | None, exp.Expr | None]:
+        clause = node.args.get("from_")
+        if clause is None:
+            where = self.expressions.where(node)
+            self.report.add(where, "the query has no FROM", "name the source or view it reads")
+            return None, None, None
+        table = clause.this
+        alias = table.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            self.report.add(self.expressions.where(table), "an alias with columns is not supported")
+        if isinstance(table, exp.Subquery):
+            self._refuse_clauses(table)
+            outer, self._may_lack_names = self._may_lack_names, False
+            query, output = self.read(table.this)
+            self._may_lack_names = outer
+            return query, Scope(table.alias, output, "the query in FROM"), None
+        if not isinstance(table, exp.Table):
+            name = "LATERAL" if isinstance(table, exp.Lateral) else table.key.upper()
+            problem = f"{name} in FROM is not supported yet"
+            self.report.add(self.expressions.where(table), problem, "name a source or a view")
+            return None, None, None
+        return self._table(table)
+
+    def _table(self, table: exp.Table) -> tuple[Relation | None, Scope | None, exp.Expr | None]:
+        self._refuse_clauses(table, also={"db", "catalog"})
+        where = self.expressions.where(table)
+        if not isinstance(table.this, exp.Identifier):
+            name = call_of(table.this) or table.this.key
+            hint = "name a source or a view"
+            if name.upper() in TVF_NAMES:
+                hint = "write TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+            self.report.add(where, f"{name.upper()} in FROM is not supported", hint)
+            return None, None, None
+        if table.args.get("db"):
+            self.report.add(
+                where, "a table's name has one part", "leave out what is before the dot"
+            )
+            return None, None, None
+        found = self._tables.get(table.name.lower())
+        if found is None:
+            known = [each[0] for each in self._tables.values()]
+            hint = nearest(table.name, known, listed(known, "sources and views"))
+            problem = f"there is no source or view `{table.name[:80]}`"
+            self.report.add(where, problem, hint)
+            return None, None, None
+        name, output = found
+        scope = Scope(table.alias or name, output, f"`{name}`")
+        return TableInput(name), scope, window_of(table)
+
+    def _refuse_clauses(self, node: exp.Expr, also: set[str] | None = None) -> None:
+        taken = _TAKEN | (also or set())
+        for key, value in node.args.items():
+            if not value or key in taken:
+                continue
+            name, kinds, hint = CLAUSES.get(key, (key.strip("_").upper(), (), ""))
+            if key == "joins" and not value[0].args.get("kind") and not value[0].args.get("side"):
+                name = "JOIN" if value[0].args.get("on") else name
+            start = 0 if key == "with_" else self._keyword(node, *kinds)
+            self.report.add(self.statement.where(start), f"{name} is not supported yet", hint)
+
+    def _keyword(self, node: exp.Expr, *kinds: TokenType) -> int:
+        span = span_of(node) or (0, len(self.statement.tokens))
+        if isinstance(node, exp.Table | exp.SetOperation):
+            span = (span[0], len(self.statement.tokens))
+        return self.statement.find(kinds, span)
+
+
+def _renamed(query: Part, names: tuple[str, ...]) -> Part:
+    if len(names) != len(query.columns):
+        return query
+    columns = tuple(
+        Projection(name, each.sql) for name, each in zip(names, query.columns, strict=True)
+    )
+    return replace(query, columns=columns)
+
+
+def _common_times(outputs: list[Output]) -> dict[str, EventTime]:
+    """The columns that are event time in every query of a union, under the first one's names."""
+    found: dict[str, EventTime] = {}
+    for position, name in enumerate(outputs[0].columns):
+        times = [
+            each.times.get(each.columns[position].lower())
+            for each in outputs
+            if position < len(each.columns)
+        ]
+        known = [each for each in times if each is not None]
+        if len(known) == len(outputs):
+            sources = tuple(dict.fromkeys(name for each in known for name in each.sources))
+            lengths = {each.window_micros for each in known}
+            aligned = all(each.aligned for each in known) and len(lengths) == 1
+            found[name.lower()] = EventTime(sources, max(lengths), aligned)
+    return found

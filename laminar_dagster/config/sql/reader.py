@@ -1,0 +1,355 @@
+"""Reads the statements of a file of SQL. A broken one is a mistake; the others are still read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sqlglot import TokenType, exp
+
+from laminar_dagster.config.mistakes import Report, nearest
+from laminar_dagster.config.model import Column, WatermarkSpec
+from laminar_dagster.config.sql import intervals
+from laminar_dagster.config.sql.cursor import Cursor, WrongSyntax
+from laminar_dagster.config.sql.dialect import SqlSyntaxError, TooIntricate, parse_expression
+from laminar_dagster.config.sql.syntax import (
+    CreateSink,
+    CreateSource,
+    CreateView,
+    Definition,
+    Describe,
+    Drop,
+    Name,
+    ObjectKind,
+    Options,
+    Question,
+    Show,
+)
+from laminar_dagster.config.sql.text import SqlText, Statement
+from laminar_dagster.config.sql.types import TIMESTAMPS, read_type
+from laminar_dagster.config.variables import fill
+
+_KINDS: Mapping[str, ObjectKind] = {
+    "SOURCE": "source",
+    "SOURCE TABLE": "source",
+    "MATERIALIZED VIEW": "view",
+    "VIEW": "view",
+    "SINK": "sink",
+}
+_SHOWN: Mapping[str, ObjectKind] = {
+    "SOURCES": "source",
+    "SINKS": "sink",
+    "MATERIALIZED VIEWS": "view",
+    "VIEWS": "view",
+}
+_HEADS = ("CREATE", "SELECT", "SHOW", "DESCRIBE", "DESC", "DROP", "WITH", "(")
+_DEFINE = "CREATE SOURCE TABLE, CREATE MATERIALIZED VIEW or CREATE SINK"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads statements, and notes what is wrong with them."""
+
+    environment: Mapping[str, str]
+    report: Report
+
+    def definitions(self, sql: SqlText, model_name: Name | None = None) -> Iterator[Definition]:
+        """The definitions of a file; ``model_name`` names a bare query, in ``models/``."""
+        for statement in sql.statements(self.report):
+            try:
+                yield self._definition(Cursor(statement), model_name)
+            except WrongSyntax as error:
+                self.report.add(error.where, error.problem, error.suggestion)
+
+    def question(self, sql: SqlText) -> Question | None:
+        """The one SHOW, DESCRIBE or DROP of a text."""
+        found: Question | None = None
+        for statement in sql.statements(self.report):
+            cursor = Cursor(statement)
+            if found is not None:
+                self.report.add(cursor.where, "one statement at a time")
+                return None
+            try:
+                found = _question(cursor)
+            except WrongSyntax as error:
+                self.report.add(error.where, error.problem, error.suggestion)
+                return None
+        if found is None and not self.report.mistakes:
+            self.report.add(sql.file, "there is no statement", "for example SHOW SOURCES")
+        return found
+
+    def _definition(self, cursor: Cursor, model_name: Name | None) -> Definition:
+        word = cursor.word()
+        if word in ("SELECT", "WITH", "(", "FROM", "VALUES"):
+            if model_name is None:
+                cursor.fail("a query needs a name", "put CREATE MATERIALIZED VIEW … AS before it")
+            return _view(cursor, Name(model_name.text, cursor.where, cursor.line))
+        if word in ("SHOW", "DESCRIBE", "DESC", "DROP"):
+            cursor.fail(f"{word} defines nothing", f'ask it with `laminar sql "{word} …"`')
+        if not cursor.accept("CREATE"):
+            suggestion = nearest(word, _HEADS, f"a pipeline is made of {_DEFINE}")
+            cursor.fail(f"a statement cannot begin with {cursor.shown()}", suggestion)
+        cursor.accept("OR", "REPLACE")
+        kind = self._kind_of_definition(cursor)
+        cursor.accept("IF", "NOT", "EXISTS")
+        if kind == "source":
+            return self._source(cursor)
+        if kind == "sink":
+            return self._sink(cursor)
+        name = cursor.name("the view")
+        if cursor.word() == "(":
+            cursor.fail("a view takes no list of columns", "name them in the query, with AS")
+        cursor.expect("AS")
+        return _view(cursor, name)
+
+    def _kind_of_definition(self, cursor: Cursor) -> ObjectKind:
+        for words, kind in _KINDS.items():
+            if cursor.accept(*words.split(" ")):
+                if kind == "source":
+                    cursor.accept("TABLE")
+                return kind
+        if cursor.word() == "TABLE":
+            cursor.fail("CREATE TABLE is not supported", "did you mean CREATE SOURCE TABLE?")
+        suggestion = nearest(cursor.word(), ("SOURCE", "MATERIALIZED", "VIEW", "SINK"))
+        cursor.fail(f"{cursor.shown()} cannot be created: {_DEFINE}", suggestion)
+
+    def _source(self, cursor: Cursor) -> CreateSource:
+        name = cursor.name("the source")
+        if not cursor.accept("("):
+            cursor.fail(f"the columns of `{name.text}` are expected here", "in parentheses")
+        columns: list[Column] = []
+        watermark: WatermarkSpec | None = None
+        while True:
+            start = cursor.token
+            try:
+                if cursor.word() == "WATERMARK" and cursor.word(1) == "FOR":
+                    at = cursor.where
+                    found = self._watermark(cursor)
+                    if watermark is not None:
+                        self.report.add(at, "there is a second WATERMARK", "a source has one")
+                    watermark = watermark or found
+                elif cursor.word() != ")" or columns:
+                    columns.append(_column(cursor))
+            except WrongSyntax as error:
+                self.report.add(error.where, error.problem, error.suggestion)
+                if start is not None:
+                    # So that queries may still speak of a column whose type is wrong.
+                    columns.append(Column(start.text, "timestamp"))
+                cursor.skip_to(TokenType.COMMA)
+            if cursor.accept(")"):
+                break
+            if not cursor.accept(","):
+                cursor.fail(f"a comma or ) is expected here, not {cursor.shown()}")
+        self._check_columns(name, columns, cursor)
+        if watermark is not None:
+            watermark = self._checked_watermark(name, watermark, columns)
+        options = self._options(cursor, f"source `{name.text}`")
+        return CreateSource(name, tuple(columns), watermark, options)
+
+    def _check_columns(self, name: Name, columns: list[Column], cursor: Cursor) -> None:
+        if not columns:
+            self.report.add(name.where, f"source `{name.text}` has no columns")
+        seen: set[str] = set()
+        for each in columns:
+            if each.name.lower() in seen:
+                problem = f"source `{name.text}` has two columns `{each.name}`"
+                self.report.add(name.where, problem, "upper and lower case are the same to Spark")
+            seen.add(each.name.lower())
+
+    def _watermark(self, cursor: Cursor) -> WatermarkSpec:
+        cursor.expect("WATERMARK", "FOR")
+        name = cursor.name("the column of event time")
+        cursor.expect("AS")
+        start = cursor.index
+        cursor.skip_to(TokenType.COMMA)
+        where = cursor.statement.where(start)
+        form = f"write {name.text} - INTERVAL '5' SECOND"
+        tree = _expression(cursor.statement.part(start, cursor.index), form)
+        column, delay = (tree.this, tree.expression) if isinstance(tree, exp.Sub) else (tree, None)
+        if not isinstance(column, exp.Column) or column.name.lower() != name.text.lower():
+            raise WrongSyntax(where, f"a watermark is `{name.text}` minus an INTERVAL", form)
+        try:
+            micros = intervals.micros(delay) if delay is not None else 0
+        except intervals.NoInterval as error:
+            raise WrongSyntax(where, str(error), form) from None
+        return WatermarkSpec(name.text, micros)
+
+    def _checked_watermark(
+        self, source: Name, watermark: WatermarkSpec, columns: list[Column]
+    ) -> WatermarkSpec | None:
+        known = {each.name.lower(): each for each in columns}
+        found = known.get(watermark.column.lower())
+        if found is None:
+            problem = (
+                f"the watermark of `{source.text}` is for `{watermark.column}`, no column of it"
+            )
+            names = [each.name for each in columns]
+            self.report.add(source.where, problem, nearest(watermark.column, names))
+            return None
+        if found.type not in TIMESTAMPS:
+            problem = f"event time `{found.name}` of `{source.text}` is of type {found.type}"
+            self.report.add(source.where, problem, "it has to be TIMESTAMP")
+        return WatermarkSpec(found.name, watermark.delay_micros)
+
+    def _sink(self, cursor: Cursor) -> CreateSink:
+        name = cursor.name("the sink")
+        if cursor.word() == "AS":
+            cursor.fail("a sink takes its rows FROM a view", "make the query a view first")
+        cursor.expect("FROM")
+        view = cursor.name("the view")
+        return CreateSink(name, view, self._options(cursor, f"sink `{name.text}`"))
+
+    def _options(self, cursor: Cursor, owner: str) -> Options:
+        start = cursor.where
+        if not cursor.accept("WITH"):
+            cursor.fail(
+                f"{owner} needs WITH (connector = '…', …), not {cursor.shown()}",
+                nearest(cursor.word(), ["WITH"]),
+            )
+        cursor.expect("(")
+        values: dict[str, str] = {}
+        written: dict[str, str] = {}
+        places: dict[str, str] = {}
+        while not cursor.accept(")"):
+            where = cursor.where
+            key = _option_name(cursor)
+            if not cursor.accept("="):
+                cursor.fail(f"= is expected after the option `{key}`, not {cursor.shown()}")
+            text = _option_value(cursor, key)
+            if key.lower() in {each.lower() for each in written}:
+                self.report.add(where, f"the option `{key}` stands here twice")
+            written[key], places[key] = text, where
+            values[key] = self._filled(text, where)
+            if not cursor.accept(",") and cursor.word() != ")":
+                cursor.fail(f"a comma or ) is expected here, not {cursor.shown()}")
+        cursor.expect_end()
+        return Options(values, written, places, start)
+
+    def _filled(self, text: str, where: str) -> str:
+        def missing(name: str) -> None:
+            self.report.add(where, f"the environment has no {name}", f"set {name}")
+
+        return fill(text, self.environment, missing)
+
+
+def read_column_type(sql: SqlText, report: Report) -> tuple[str, bool] | None:
+    """A type on its own, and whether it may be null: ``TIMESTAMP NOT NULL``."""
+    for statement in sql.statements(report):
+        cursor = Cursor(statement)
+        try:
+            kind = read_type(cursor)
+            nullable = not cursor.accept("NOT", "NULL")
+            cursor.expect_end()
+        except WrongSyntax as error:
+            report.add(sql.file, error.problem, error.suggestion)
+            return None
+        return kind, nullable
+    report.add(sql.file, "a type is expected here", "such as BIGINT or STRING")
+    return None
+
+
+def _column(cursor: Cursor) -> Column:
+    name = cursor.name("a column")
+    kind = read_type(cursor)
+    nullable = True
+    while cursor.word() not in (",", ")", ""):
+        if cursor.accept("NOT", "NULL"):
+            nullable = False
+        elif cursor.accept("COMMENT") and cursor.token:
+            cursor.index += 1
+        elif not cursor.accept("NULL"):
+            cursor.fail(
+                f"{cursor.shown()} cannot follow the type of `{name.text}`",
+                nearest(cursor.word(), ("NOT NULL", "COMMENT"), "NOT NULL or COMMENT '…' may"),
+            )
+    return Column(name.text, kind, nullable)
+
+
+def _expression(statement: Statement, form: str) -> exp.Expr:
+    if not statement.tokens:
+        raise WrongSyntax(statement.sql.file, "an expression is missing", form)
+    try:
+        return parse_expression(statement.tokens, statement.sql.text)
+    except SqlSyntaxError as error:
+        raise WrongSyntax(statement.where(error.index), "this cannot be read", form) from None
+    except (RecursionError, TooIntricate):
+        raise WrongSyntax(statement.where(), "this is nested too deeply", form) from None
+
+
+def _option_name(cursor: Cursor) -> str:
+    token = cursor.token
+    if token is None:
+        cursor.fail("an option or ) is expected here, not the end of the statement")
+    cursor.index += 1
+    parts = [token.text]
+    if token.token_type != TokenType.STRING:
+        # a.b = '…' is the same as 'a.b' = '…'.
+        while cursor.word() == "." and cursor.token is not None:
+            cursor.index += 1
+            parts.append(cursor.token.text if cursor.token else "")
+            cursor.index += 1
+    name = ".".join(parts)
+    if not name or len(name) > 200 or not name.isprintable():
+        cursor.fail("this is not the name of an option")
+    return name
+
+
+def _option_value(cursor: Cursor, key: str) -> str:
+    token = cursor.token
+    if token is None:
+        cursor.fail(f"the value of `{key}` is expected here, not the end of the statement")
+    if token.token_type == TokenType.PARAMETER:
+        cursor.fail(f"the value of `{key}` has to be in quotes", f"{key} = '${{NAME}}'")
+    text, end = token.text, token.end
+    if token.token_type in (TokenType.STRING, TokenType.RAW_STRING):
+        cursor.index += 1
+        # 'it''s' comes as two texts that touch.
+        while (more := cursor.token) and more.token_type == TokenType.STRING:
+            if more.start != end + 1:
+                cursor.fail(f"a comma or ) is expected after the value of `{key}`")
+            text, end = text + "'" + more.text, more.end
+            cursor.index += 1
+        return text
+    negative = "-" if cursor.accept("-") else ""
+    value = cursor.token
+    if value is not None and (
+        value.token_type == TokenType.NUMBER or value.text.upper() in ("TRUE", "FALSE")
+    ):
+        cursor.index += 1
+        return negative + value.text
+    cursor.fail(f"the value of `{key}` has to be in quotes", f"{key} = '…'")
+
+
+def _view(cursor: Cursor, name: Name) -> CreateView:
+    statement, start = cursor.statement, cursor.index
+    end, emit = len(statement.tokens), ""
+    for index in range(start, end):
+        at = Cursor(statement)
+        at.index = index
+        if at.word() != "EMIT" or at.word(1) not in ("ON", "CHANGES", "FINAL", "AFTER", "WITH"):
+            continue
+        emit, end = at.where, index
+        at.index += 1
+        what = at.word()
+        if what != "ON":
+            at.fail(f"EMIT {what} is not supported yet", "EMIT ON WINDOW CLOSE is")
+        at.index += 1
+        at.expect("WINDOW", "CLOSE")
+        at.expect_end()
+    if start >= end:
+        cursor.fail("a query is expected here")
+    return CreateView(name, statement.part(start, end), emit)
+
+
+def _question(cursor: Cursor) -> Question:
+    word = cursor.expect_one_of("SHOW", "DESCRIBE", "DESC", "DROP")
+    if word == "SHOW":
+        shown = Show(_SHOWN[cursor.expect_one_of(*_SHOWN)])
+        cursor.expect_end()
+        return shown
+    kind = _KINDS[cursor.expect_one_of(*sorted(_KINDS, key=len, reverse=True))]
+    if word == "DROP":
+        cursor.accept("IF", "EXISTS")
+    name = cursor.name(f"the {kind}")
+    cursor.expect_end()
+    return Drop(kind, name) if word == "DROP" else Describe(kind, name)

@@ -1,0 +1,97 @@
+"""The statements of a pipeline's files, as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from laminar_dagster.config.model import Column, WatermarkSpec
+from laminar_dagster.config.sql.text import Statement
+
+ObjectKind = Literal["source", "view", "sink"]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name and its place."""
+
+    text: str
+    where: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What stands in ``WITH (…)``.
+
+    Attributes:
+        values: With the environment's values filled in.
+        written: As written, with ``${NAME}`` still in it.
+        places: Where each option stands.
+    """
+
+    values: Mapping[str, str]
+    written: Mapping[str, str]
+    places: Mapping[str, str]
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSource:
+    """``CREATE SOURCE TABLE name (…) WITH (…)``."""
+
+    name: Name
+    columns: tuple[Column, ...]
+    watermark: WatermarkSpec | None
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """``CREATE MATERIALIZED VIEW name AS …``, or a bare query in ``models/``.
+
+    Attributes:
+        query: The tokens of the query alone.
+        emit: Where ``EMIT ON WINDOW CLOSE`` stands; empty if it does not.
+    """
+
+    name: Name
+    query: Statement
+    emit: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSink:
+    """``CREATE SINK name FROM view WITH (…)``."""
+
+    name: Name
+    view: Name
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """``SHOW SOURCES``, ``SHOW SINKS``, ``SHOW MATERIALIZED VIEWS``."""
+
+    kind: ObjectKind
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """``DESCRIBE SOURCE name``."""
+
+    kind: ObjectKind
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """``DROP SOURCE name``."""
+
+    kind: ObjectKind
+    name: Name
+
+
+Definition = CreateSource | CreateView | CreateSink
+Question = Show | Describe | Drop

@@ -1,0 +1,53 @@
+"""``${NAME}`` and ``${NAME:-default}``: values from the environment, in YAML and in SQL options.
+
+A value may be a secret. It is never shown in an error, and whatever is derived from what an author
+wrote (a fingerprint, ``DESCRIBE``) uses the text with the variable still in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_SECRET: Final = re.compile(
+    r"passw|secret|token|credential|jaas|private|api[._-]?key|access[._-]?key|sasl\.username"
+    r"|account[._-]?key|connection[._-]?string|dsn$",
+    re.IGNORECASE,
+)
+_USER_INFO: Final = re.compile(r"(?<=://)[^/@\s]+@")
+
+HIDDEN: Final = "***"
+
+
+def has_variable(text: str) -> bool:
+    """Whether a text takes something from the environment."""
+    return _VARIABLE.search(text) is not None
+
+
+def fill(text: str, environment: Mapping[str, str], missing: Callable[[str], None]) -> str:
+    """Replace each variable by its value; calls ``missing`` with the name of each there is not."""
+
+    def value(found: re.Match[str]) -> str:
+        filled: str | None = environment.get(found[1], found.group(2))
+        if filled is None:
+            missing(found[1])
+            return ""
+        return filled
+
+    return _VARIABLE.sub(value, text)
+
+
+def looks_secret(option: str, written: str) -> bool:
+    """Whether an option's name, or user info in its URL, says that its value is a secret."""
+    return _SECRET.search(option) is not None or _USER_INFO.search(written) is not None
+
+
+def shown(option: str, written: str) -> str:
+    """An option's value as it may be shown: as written, a literal secret hidden."""
+    if has_variable(written) or not looks_secret(option, written):
+        return written
+    if _SECRET.search(option):
+        return HIDDEN
+    return _USER_INFO.sub(f"{HIDDEN}@", written)

@@ -1,0 +1,112 @@
+"""Sources and sinks that stand in ``pipeline.yml``: the same as in SQL, with the same checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from laminar_dagster.config.mistakes import Report, nearest
+from laminar_dagster.config.model import Column, WatermarkSpec
+from laminar_dagster.config.pipeline import PipelineConfig, SinkConfig, SourceConfig
+from laminar_dagster.config.sql.reader import read_column_type
+from laminar_dagster.config.sql.syntax import CreateSink, CreateSource, Name, Options
+from laminar_dagster.config.sql.text import SqlText
+from laminar_dagster.config.sql.types import TIMESTAMPS
+from laminar_dagster.config.strict_yaml import Written, compose, read_model, written
+from laminar_dagster.config.units import parse_duration
+
+Places = Mapping[tuple[str | int, ...], Written]
+
+
+def read_config(path: Path, environment: Mapping[str, str]) -> tuple[PipelineConfig, Places]:
+    """Read ``pipeline.yml``, and what stands where in it.
+
+    Raises:
+        InvalidConfig: With every mistake.
+    """
+    config = read_model(path, PipelineConfig, environment)
+    return config, written(compose(path))
+
+
+def definitions(
+    path: Path, config: PipelineConfig, places: Places, report: Report
+) -> Iterator[CreateSource | CreateSink]:
+    """The sources and sinks of a ``pipeline.yml``."""
+    for number, source in enumerate(config.sources):
+        yield _Item(path, ("sources", number), places, report).source(source)
+    for number, sink in enumerate(config.sinks):
+        yield _Item(path, ("sinks", number), places, report).sink(sink)
+
+
+class _Item:
+    """One item of ``sources`` or ``sinks``."""
+
+    def __init__(
+        self, path: Path, key: tuple[str | int, ...], places: Places, report: Report
+    ) -> None:
+        self._path = path
+        self._key = key
+        self._places = places
+        self._report = report
+
+    def source(self, source: SourceConfig) -> CreateSource:
+        columns: list[Column] = []
+        for column, kind in source.columns.items():
+            where = self._where("columns", column)
+            found = read_column_type(SqlText(where, kind), self._report)
+            if found is not None:
+                columns.append(Column(column, *found))
+        seen: set[str] = set()
+        for each in columns:
+            if each.name.lower() in seen:
+                problem = f"two columns are called `{each.name}`"
+                self._report.add(self._where("columns", each.name), problem)
+            seen.add(each.name.lower())
+        if not source.columns:
+            self._report.add(self._where("columns"), f"source `{source.name}` has no columns")
+        watermark = self._watermark(source, columns)
+        name = self._name("name", source.name)
+        return CreateSource(name, tuple(columns), watermark, self._options(source))
+
+    def sink(self, sink: SinkConfig) -> CreateSink:
+        return CreateSink(
+            self._name("name", sink.name), self._name("view", sink.view), self._options(sink)
+        )
+
+    def _watermark(self, source: SourceConfig, columns: list[Column]) -> WatermarkSpec | None:
+        config = source.watermark
+        if config is None:
+            return None
+        where = self._where("watermark", "column")
+        known = {each.name.lower(): each for each in columns}
+        column = known.get(config.column.lower())
+        if column is None:
+            if config.column not in source.columns:
+                problem = f"source `{source.name}` has no column `{config.column[:80]}`"
+                self._report.add(where, problem, nearest(config.column, source.columns))
+            return None
+        if column.type not in TIMESTAMPS:
+            problem = f"event time `{column.name}` of `{source.name}` is of type {column.type}"
+            self._report.add(where, problem, "it has to be TIMESTAMP")
+        return WatermarkSpec(column.name, parse_duration(config.delay) // timedelta(microseconds=1))
+
+    def _options(self, item: SourceConfig | SinkConfig) -> Options:
+        values = {"connector": item.connector, **item.options}
+        texts = {name: self._written("options", name).text for name in item.options}
+        places = {name: self._where("options", name) for name in item.options}
+        return Options(
+            values,
+            {"connector": self._written("connector").text, **texts},
+            {"connector": self._where("connector"), **places},
+            self._where(),
+        )
+
+    def _name(self, key: str, text: str) -> Name:
+        return Name(str(text), self._where(key), self._written(key).line)
+
+    def _written(self, *key: str) -> Written:
+        return self._places.get((*self._key, *key)) or self._places[self._key]
+
+    def _where(self, *key: str) -> str:
+        return f"{self._path}:{self._written(*key).line}"

@@ -1,0 +1,124 @@
+"""How a Delta table holds the columns of a view.
+
+Delta has signed integers, float and double, decimals up to 38 digits, strings, binary, booleans,
+dates, timestamps in microseconds (with UTC, or without a zone), lists, structs and maps. What has
+an exact form among these is cast to it; everything else is refused by name. The client would cast
+in silence and cut off what does not fit.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from laminar_dagster.sinks.changes import Unwritable
+
+
+def target_schema(
+    columns: tuple[pa.Field, ...], table: pa.Schema | None, *, create: bool
+) -> pa.Schema:
+    """The columns as they are to be written.
+
+    Args:
+        columns: Of the view.
+        table: Of the Delta table; None when it is to be made.
+        create: Whether columns that the table does not have may be added to it.
+
+    Raises:
+        Unwritable: A column does not fit, and why.
+    """
+    fields = [pa.field(each.name, _delta_type(each.name, each.type)) for each in columns]
+    if table is None:
+        return pa.schema(fields)
+    there = {each.name: each for each in table}
+    missing = [each.name for each in fields if each.name not in there]
+    if missing and not create:
+        names = ", ".join(f"`{name}`" for name in missing)
+        raise Unwritable(f"the Delta table has no column {names}; add it, or set create = 'true'")
+    by_case = {name.casefold(): name for name in there}
+    for name in missing:
+        if other := by_case.get(name.casefold()):
+            raise Unwritable(f"the Delta table's column is `{other}`, the view's is `{name}`")
+    for each in table:
+        if not each.nullable and each.name not in {field.name for field in fields}:
+            raise Unwritable(f"the Delta table requires column `{each.name}`, the view has none")
+    return pa.schema(
+        [_as_in_table(each, there[each.name]) if each.name in there else each for each in fields]
+    )
+
+
+def cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with the given types.
+
+    Raises:
+        Unwritable: A value does not fit; nothing is cut off.
+    """
+    columns = []
+    for field in schema:
+        try:
+            columns.append(table.column(field.name).cast(field.type, safe=True))
+        except pa.ArrowException as error:
+            raise Unwritable(f"a value of column `{field.name}` does not fit: {error}") from error
+    return pa.table(columns, schema=schema)
+
+
+def _delta_type(name: str, kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if (
+        types.is_signed_integer(kind)
+        or types.is_boolean(kind)
+        or types.is_float32(kind)
+        or types.is_float64(kind)
+    ):
+        return kind
+    if types.is_float16(kind):
+        return pa.float32()
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return pa.string()
+    if (
+        types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_binary_view(kind)
+        or types.is_fixed_size_binary(kind)
+    ):
+        return pa.binary()
+    if types.is_decimal(kind) and kind.precision <= 38 and kind.scale >= 0:
+        return pa.decimal128(kind.precision, kind.scale)
+    if types.is_date(kind):
+        return pa.date32()
+    if types.is_timestamp(kind):
+        # Arrow keeps zoned times in UTC; only the zone's name is given up.
+        return pa.timestamp("us", "UTC" if kind.tz is not None else None)
+    if types.is_dictionary(kind):
+        return _delta_type(name, kind.value_type)
+    if types.is_map(kind):
+        return pa.map_(_delta_type(name, kind.key_type), _delta_type(name, kind.item_type))
+    if types.is_struct(kind):
+        return pa.struct([pa.field(part.name, _delta_type(name, part.type)) for part in kind])
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return pa.list_(_delta_type(name, kind.value_type))
+    raise Unwritable(
+        f"column `{name}` is of type {kind}, which Delta cannot hold; cast it in the view"
+    )
+
+
+def _as_in_table(field: pa.Field, there: pa.Field) -> pa.Field:
+    stored = there.type if pa.types.is_nested(there.type) else _delta_type(there.name, there.type)
+    if field.type == stored or _widens(field.type, stored):
+        return pa.field(field.name, stored)
+    if pa.types.is_nested(field.type) and pa.types.is_nested(stored):
+        # Names and nullability of inner fields differ by who wrote them; the client compares.
+        return field
+    raise Unwritable(
+        f"column `{field.name}` is of type {field.type}, the Delta table's is of type {stored}"
+    )
+
+
+def _widens(kind: pa.DataType, stored: pa.DataType) -> bool:
+    types = pa.types
+    both_whole = types.is_signed_integer(kind) and types.is_signed_integer(stored)
+    both_float = types.is_floating(kind) and types.is_floating(stored)
+    if both_whole or both_float:
+        return bool(kind.bit_width <= stored.bit_width)
+    if types.is_decimal(kind) and types.is_decimal(stored):
+        return bool(kind.scale == stored.scale and kind.precision <= stored.precision)
+    return False

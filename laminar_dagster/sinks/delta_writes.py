@@ -1,0 +1,139 @@
+"""The ways in which a Delta table is changed. Each makes at most one commit.
+
+Every commit is for the version at which the table was loaded; if another writer has taken the
+next one, the client raises ``CommitFailedError`` and the table is unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+# Delta has no table without columns. A sink whose first epochs have no rows, and so no known
+# columns, makes one with this column, and the first epoch that has columns replaces it.
+PENDING: Final = "_laminar_pending"
+
+
+def columns_of(table: DeltaTable) -> pa.Schema | None:
+    """The table's columns, or None while they are pending."""
+    schema = pa.schema(table.schema().to_arrow())
+    return None if schema.names == [PENDING] else schema
+
+
+def create(
+    location: str,
+    rows: pa.Table | pa.RecordBatchReader,
+    options: dict[str, str] | None,
+    properties: CommitProperties,
+) -> None:
+    """Make a table that must not exist, with rows."""
+    write_deltalake(
+        location, rows, mode="error", storage_options=options, commit_properties=properties
+    )
+
+
+def create_pending(
+    location: str, options: dict[str, str] | None, properties: CommitProperties
+) -> None:
+    """Make a table that must not exist, whose columns are not known yet."""
+    DeltaTable.create(
+        location,
+        pa.schema([pa.field(PENDING, pa.bool_())]),
+        mode="error",
+        storage_options=options,
+        commit_properties=properties,
+    )
+
+
+def append(
+    table: DeltaTable, rows: pa.Table | pa.RecordBatchReader, properties: CommitProperties
+) -> None:
+    """Add rows; columns that the table does not have are added to it."""
+    there = columns_of(table)
+    if there is None:
+        # There is no row yet: this replaces the pending column and nothing else.
+        write_deltalake(
+            table,
+            rows,
+            mode="overwrite",
+            schema_mode="overwrite",
+            commit_properties=properties,
+        )
+        return
+    is_same = {*there.names} == {*rows.schema.names}
+    write_deltalake(
+        table,
+        rows,
+        mode="append",
+        schema_mode=None if is_same else "merge",
+        commit_properties=properties,
+    )
+
+
+def move_ledger_only(table: DeltaTable, properties: CommitProperties) -> None:
+    """Commit no rows."""
+    table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
+
+
+def merge(
+    table: DeltaTable,
+    rows: pa.Table,
+    deleted: pa.Table,
+    key: tuple[str, ...],
+    properties: CommitProperties,
+) -> None:
+    """Put rows and delete keys. No key may stand twice in the two together.
+
+    Columns that the view does not have keep their values.
+    """
+    if not rows.num_rows and not deleted.num_rows:
+        move_ledger_only(table, properties)
+        return
+    source, is_put, is_deleted = rows, None, None
+    if deleted.num_rows:
+        flag = next(name for name in _flag_names() if name not in rows.column_names)
+        is_deleted = f"source.{_quote(flag)}"
+        is_put = f"NOT {is_deleted}"
+        source = pa.concat_tables(
+            [
+                rows.append_column(flag, pa.repeat(pa.scalar(False), rows.num_rows)),
+                deleted.append_column(flag, pa.repeat(pa.scalar(True), deleted.num_rows)),
+            ],
+            promote_options="default",
+        )
+    there = columns_of(table)
+    values = {_quote(name): f"source.{_quote(name)}" for name in rows.column_names}
+    changed = {name: value for name, value in values.items() if name not in map(_quote, key)}
+    merger = table.merge(
+        source,
+        " AND ".join(f"target.{_quote(name)} = source.{_quote(name)}" for name in key),
+        source_alias="source",
+        target_alias="target",
+        merge_schema=there is not None and not {*there.names}.issuperset(rows.column_names),
+        # The source is in memory; its smallest and largest keys spare reading other files.
+        streamed_exec=False,
+        commit_properties=properties,
+    )
+    if is_deleted:
+        merger = merger.when_matched_delete(is_deleted)
+    if changed:
+        merger = merger.when_matched_update(changed, is_put)
+    version = table.version()
+    merger.when_not_matched_insert(values, is_put).execute()
+    if table.version() == version:
+        # Nothing changed, such as when all keys to delete are gone: the client made no commit.
+        move_ledger_only(table, properties)
+
+
+def _flag_names() -> Iterator[str]:
+    name = "_deleted"
+    while True:
+        yield name
+        name += "_"
+
+
+def _quote(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,59 @@
+"""SQLite's result codes as errors of this project."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from laminar_dagster.core.errors import LaminarError, SinkUnavailable, WriteFailed
+from laminar_dagster.core.ids import EpochNumber, SinkId
+
+# Nothing is wrong with the epoch or the table: the same call may succeed later.
+_TRANSIENT: Final = {
+    sqlite3.SQLITE_BUSY: "another connection holds its lock",
+    sqlite3.SQLITE_LOCKED: "another connection holds its lock",
+    sqlite3.SQLITE_PROTOCOL: "another connection holds its lock",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk failed",
+    sqlite3.SQLITE_NOMEM: "there is not enough memory",
+    sqlite3.SQLITE_INTERRUPT: "it was interrupted",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened",
+}
+_LASTING: Final = {
+    sqlite3.SQLITE_READONLY: "it may not be written",
+    sqlite3.SQLITE_PERM: "it may not be written",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database",
+}
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another connection's lock is in the way."""
+    return _code(error) == sqlite3.SQLITE_BUSY
+
+
+def describe(error: sqlite3.Error, path: Path) -> str:
+    """What happened, for people."""
+    code = _code(error)
+    known = _TRANSIENT.get(code) or _LASTING.get(code)
+    if path.is_dir():
+        known = "it is a folder"
+    elif code == sqlite3.SQLITE_CANTOPEN and not path.exists():
+        known = "it does not exist"
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    return f"{path}: {known} ({name}: {error})" if known else f"{path}: {error} ({name})"
+
+
+def before_commit(
+    error: sqlite3.Error, sink_id: SinkId, epoch: EpochNumber, path: Path
+) -> LaminarError:
+    """An error before the COMMIT was sent: SQLite rolls back, so nothing is published."""
+    if _code(error) in _TRANSIENT:
+        return SinkUnavailable(sink_id, describe(error, path))
+    return WriteFailed(sink_id, epoch, describe(error, path))
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The primary result code; the extended ones keep it in their lowest byte."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF

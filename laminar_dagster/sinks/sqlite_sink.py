@@ -1,0 +1,350 @@
+"""A table in a SQLite database."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from itertools import chain, islice
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from laminar_dagster.config.model import SinkTable
+from laminar_dagster.core.errors import (
+    CommitOutcomeUnknown,
+    InvalidConfig,
+    InvalidName,
+    SinkUnavailable,
+    WriteFailed,
+)
+from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
+from laminar_dagster.core.ports import StagedOutput
+from laminar_dagster.sinks import sqlite_errors
+from laminar_dagster.sinks.changes import Mode, Unwritable, check_columns, split, stored_columns
+from laminar_dagster.sinks.durable_folder import make_folder
+from laminar_dagster.sinks.ledger import Decision, decide
+from laminar_dagster.sinks.options import SinkOptions, problem_with_key
+from laminar_dagster.sinks.sqlite_columns import SqliteColumn, column_for
+from laminar_dagster.sinks.sqlite_table import (
+    InsertStatement,
+    delete_statement,
+    fit,
+    has_table,
+    quote,
+)
+from laminar_dagster.sinks.staged import staged_tables
+
+LEDGER_TABLE: Final = "_laminar_ledger"
+
+_BUSY_TIMEOUT: Final = 60.0
+_ROWS_PER_BATCH: Final = 8192
+
+_CREATE_LEDGER: Final = f"""
+    CREATE TABLE IF NOT EXISTS main.{LEDGER_TABLE} (
+        pipeline      TEXT NOT NULL,
+        sink          TEXT NOT NULL,
+        epoch         INTEGER NOT NULL CHECK (epoch > 0),
+        table_name    TEXT,
+        output_sha256 TEXT NOT NULL,
+        committed_at  TEXT NOT NULL,
+        PRIMARY KEY (pipeline, sink)
+    ) WITHOUT ROWID
+"""
+_READ_LEDGER: Final = f"""
+    SELECT epoch, table_name FROM main.{LEDGER_TABLE} WHERE pipeline = ? AND sink = ?
+"""
+_MOVE_LEDGER: Final = f"""
+    INSERT INTO main.{LEDGER_TABLE} (pipeline, sink, epoch, table_name, output_sha256, committed_at)
+    VALUES (?, ?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+    ON CONFLICT (pipeline, sink) DO UPDATE SET
+        epoch = excluded.epoch,
+        table_name = coalesce(excluded.table_name, table_name),
+        output_sha256 = excluded.output_sha256,
+        committed_at = excluded.committed_at
+"""
+
+
+class SqliteSink:
+    """Appends or upserts rows into one table; see ``sqlite_columns`` for how types are held.
+
+    An epoch is one transaction that also moves the sink's row in the table ``_laminar_ledger``
+    of the same database, so the two cannot part. Every call opens a connection of its own and
+    closes it; threads may share a sink. For a local disk: SQLite's locks do not work on most
+    network file systems.
+
+    It uses Python's own SQLite. A second copy of the library in one process (as other Arrow
+    drivers bring) would void the first one's POSIX locks whenever it closed the same file.
+    """
+
+    def __init__(
+        self,
+        sink_id: SinkId,
+        pipeline: PipelineName,
+        path: Path,
+        table: str,
+        *,
+        mode: Mode = "append",
+        key: tuple[str, ...] = (),
+        create: bool = True,
+        busy_timeout: float = _BUSY_TIMEOUT,
+    ) -> None:
+        """Describe the sink. Nothing is opened.
+
+        Args:
+            sink_id: Its name within the pipeline.
+            pipeline: Whose ledger row to keep.
+            path: The database file. A relative one is taken from the current folder, now.
+            table: The table in it.
+            mode: Whether rows are added, or take the place of those with their key.
+            key: The columns that identify a row in upsert mode.
+            create: Whether to make the file, the table, and columns that the view gains.
+            busy_timeout: Seconds to wait for another connection's lock.
+
+        Raises:
+            InvalidConfig: Mode and key contradict each other, or the table cannot be written.
+            InvalidName: SQLite cannot hold one of the names.
+        """
+        where = f"sink {sink_id}"
+        if problem := problem_with_key(mode, key):
+            raise InvalidConfig(where, *problem)
+        for name in (table, *key):
+            quote(name)
+        if table.lower().startswith("sqlite_") or table.lower() == LEDGER_TABLE:
+            raise InvalidConfig(where, f"the table name `{table}` is reserved", "choose another")
+        self._sink_id = sink_id
+        self._pipeline = pipeline
+        self._path = Path(os.path.abspath(path))
+        self._table = table
+        self._key = key
+        self._create = create
+        self._busy_timeout = busy_timeout
+
+    @classmethod
+    def from_table(cls, table: SinkTable, project: Path, pipeline: PipelineName) -> SqliteSink:
+        """Build the sink that a ``CREATE SINK`` describes.
+
+        Options: ``path`` (from the project's folder), ``table`` (the sink's own name by default),
+        ``mode``, ``key``, ``create``, ``busy_timeout``.
+
+        Raises:
+            InvalidConfig: Lists every mistake.
+        """
+        options = SinkOptions(table)
+        path = options.text("path")
+        if "://" in path or path.startswith((":", "file:")):
+            options.refuse("`path` must be a file on a local disk", "write a plain path")
+        name = options.text("table", str(table.sink_id))
+        mode, key = options.mode_and_key()
+        create = options.flag("create", True)
+        busy_timeout = options.seconds("busy_timeout", _BUSY_TIMEOUT)
+        options.finish()
+        try:
+            return cls(
+                table.sink_id,
+                pipeline,
+                project / path,
+                name,
+                mode=mode,
+                key=key,
+                create=create,
+                busy_timeout=busy_timeout,
+            )
+        except (InvalidConfig, InvalidName) as error:
+            problem = error.problem if isinstance(error, InvalidConfig) else str(error)
+            raise InvalidConfig(str(table.place), problem, error.advice()) from None
+
+    @property
+    def sink_id(self) -> SinkId:
+        """Its name within the pipeline."""
+        return self._sink_id
+
+    def __repr__(self) -> str:
+        """The sink, its file and its table."""
+        return f"SqliteSink({self._sink_id!r}, {str(self._path)!r}, {self._table!r})"
+
+    def ledger(self) -> EpochNumber | None:
+        """See ``Sink.ledger``. Makes no file and no table."""
+        try:
+            if not self._path.exists():
+                return None
+            with closing(self._connect("ro")) as connection:
+                return self._read_ledger(connection)[0]
+        except sqlite3.Error as error:
+            reason = sqlite_errors.describe(error, self._path)
+            raise SinkUnavailable(self._sink_id, reason) from error
+        except OSError as error:
+            raise SinkUnavailable(self._sink_id, f"{self._path}: {error.strerror}") from error
+
+    def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
+        """See ``Sink.commit``.
+
+        1. Take the write lock, before the ledger is read.
+        2. Read the ledger, and decide.
+        3. Look at the table, make it if need be.
+        4. Write the rows.
+        5. Move the ledger.
+        6. Commit all of it.
+
+        A process that dies before 6 has changed nothing: SQLite drops what has no commit mark.
+        """
+        with (
+            self._reported(epoch),
+            closing(self._connect_for_writing()) as connection,
+            # Step 1.
+            _transaction(connection),
+        ):
+            # Step 2.
+            ledger, written_to = self._read_ledger(connection)
+            if decide(self._sink_id, epoch, staged.entry.joined_at, ledger) is Decision.SKIP:
+                return
+            self._check_table_is_kept(connection, written_to)
+            # Steps 3 and 4.
+            columns: tuple[SqliteColumn, ...] = ()
+            for table in staged_tables(staged):
+                if not columns:
+                    columns = self._fit_table(connection, table.schema)
+                self._write(connection, columns, table)
+            # Step 5.
+            connection.execute(_CREATE_LEDGER)
+            name = self._table if columns else None
+            sha256 = staged.entry.output_sha256
+            connection.execute(
+                _MOVE_LEDGER, (str(self._pipeline), str(self._sink_id), int(epoch), name, sha256)
+            )
+            # Step 6.
+            self._send_commit(connection, epoch)
+
+    # --- the transaction --------------------------------------------------------------------------
+
+    def _read_ledger(self, connection: sqlite3.Connection) -> tuple[EpochNumber | None, str | None]:
+        """The last epoch, and the table that holds it if any epoch had rows."""
+        if not has_table(connection, LEDGER_TABLE):
+            return None, None
+        row = connection.execute(_READ_LEDGER, (str(self._pipeline), str(self._sink_id))).fetchone()
+        return (EpochNumber(row[0]), row[1]) if row else (None, None)
+
+    def _check_table_is_kept(self, connection: sqlite3.Connection, written_to: str | None) -> None:
+        """A ledger that goes on over an empty table would hide that the epochs below are gone."""
+        if written_to is None:
+            return
+        if written_to.lower() != self._table.lower():
+            raise Unwritable(
+                f"its epochs so far are in table `{written_to}`;"
+                " for another table, give the sink another name"
+            )
+        if not has_table(connection, written_to):
+            raise Unwritable(f"table `{written_to}`, which held its epochs so far, is gone")
+
+    def _fit_table(
+        self, connection: sqlite3.Connection, schema: pa.Schema
+    ) -> tuple[SqliteColumn, ...]:
+        check_columns(schema, self._key)
+        columns = tuple(column_for(field) for field in stored_columns(schema))
+        fit(connection, self._table, columns, self._key, create=self._create)
+        return columns
+
+    def _write(
+        self, connection: sqlite3.Connection, columns: tuple[SqliteColumn, ...], table: pa.Table
+    ) -> None:
+        changes = split(table, self._key)
+        if changes.deleted is not None:
+            of_key = [next(each for each in columns if each.name == name) for name in self._key]
+            delete = delete_statement(self._table, self._key)
+            for batch in changes.deleted.to_batches(max_chunksize=_ROWS_PER_BATCH):
+                connection.executemany(delete, _rows(of_key, batch))
+        insert = InsertStatement(self._table, tuple(each.name for each in columns), self._key)
+        at_once = insert.rows_at_once(connection)
+        many = insert.sql(at_once)
+        for batch in changes.rows.to_batches(max_chunksize=_ROWS_PER_BATCH):
+            values = chain.from_iterable(_rows(columns, batch))
+            size = at_once * len(columns)
+            whole = batch.num_rows // at_once
+            connection.executemany(many, (tuple(islice(values, size)) for _ in range(whole)))
+            if rest := batch.num_rows % at_once:
+                connection.execute(insert.sql(rest), tuple(values))
+
+    def _send_commit(self, connection: sqlite3.Connection, epoch: EpochNumber) -> None:
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if sqlite_errors.is_busy(error):
+                # A reader was in the way, and SQLite has not begun: nothing is published.
+                raise
+            # A commit mark may have reached the file although the flush after it failed.
+            reason = sqlite_errors.describe(error, self._path)
+            raise CommitOutcomeUnknown(self._sink_id, epoch, reason) from error
+
+    # --- connections and errors -------------------------------------------------------------------
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        # No transaction but those that are begun by name.
+        return sqlite3.connect(
+            f"{self._path.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=self._busy_timeout,
+            isolation_level=None,
+        )
+
+    def _connect_for_writing(self) -> sqlite3.Connection:
+        if self._create:
+            try:
+                make_folder(self._path.parent)
+            except OSError as error:
+                reason = f"{self._path.parent}: {error.strerror}"
+                raise SinkUnavailable(self._sink_id, reason) from error
+        connection = self._connect("rwc" if self._create else "rw")
+        try:
+            self._make_durable(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _make_durable(self, connection: sqlite3.Connection) -> None:
+        try:
+            # A write-ahead log: readers neither wait for an epoch nor hold it up, and go on
+            # seeing the epoch before until the new one is whole.
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            # Somebody else is using or switching it. The other journals are as safe.
+            if not sqlite_errors.is_busy(error):
+                raise
+        # Flush before the commit returns: with NORMAL, which many use with a write-ahead log, a
+        # power failure takes back an epoch that the checkpoint already counts on. EXTRA is FULL,
+        # and for a database that cannot have a write-ahead log, also flushes the folder.
+        connection.execute("PRAGMA synchronous = EXTRA")
+
+    @contextmanager
+    def _reported(self, epoch: EpochNumber) -> Iterator[None]:
+        """Errors under their names. The transaction is rolled back by then."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise sqlite_errors.before_commit(error, self._sink_id, epoch, self._path) from error
+        except Unwritable as problem:
+            raise WriteFailed(self._sink_id, epoch, str(problem)) from problem
+        except InvalidName as error:
+            raise WriteFailed(self._sink_id, epoch, str(error)) from error
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Hold the write lock; what is not committed inside is rolled back."""
+    # A deferred transaction would let two committers read the same ledger.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        # Not left to closing: a statement that a traceback keeps alive would keep the lock too.
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+
+
+def _rows(
+    columns: tuple[SqliteColumn, ...] | list[SqliteColumn], batch: pa.RecordBatch
+) -> Iterator[tuple[object, ...]]:
+    return zip(*(column.values(batch.column(column.name)) for column in columns), strict=True)

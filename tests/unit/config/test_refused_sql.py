@@ -1,0 +1,199 @@
+"""What a query may not hold is refused by its name, with its place and what to do instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.config.folders import mistakes, wrong_query
+
+W = "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
+
+REFUSED = [
+    ("SELECT page FROM clicks JOIN plain ON a = b", "1:25: JOIN is not supported yet"),
+    ("SELECT page FROM clicks a, plain b", "1:26: JOIN is not supported yet"),
+    ("SELECT DISTINCT page FROM clicks", "1:8: SELECT DISTINCT is not supported yet"),
+    ("SELECT page FROM clicks ORDER BY page", "1:25: ORDER BY is not supported yet"),
+    ("SELECT page FROM clicks LIMIT 3", "1:25: LIMIT is not supported yet"),
+    ("SELECT rank() OVER (ORDER BY ts) AS r FROM clicks", "1:8: OVER is not supported yet"),
+    ("SELECT (SELECT 1) AS x FROM clicks", "1:8: a subquery in an expression is not supported"),
+    ("SELECT 1 AS x FROM clicks WHERE page IN (SELECT id FROM plain)", "1:42: a subquery in an"),
+    ("WITH x AS (SELECT 1) SELECT * FROM x", "1:1: WITH (a common table expression) is not"),
+    (f"SELECT page, count(*) AS n FROM clicks {W[:8]} page", "1:40: GROUP BY without a window"),
+    ("SELECT count(*) AS n FROM clicks", "1:8: COUNT cannot be used in SELECT here"),
+    ("SELECT page FROM clicks UNION SELECT page FROM clicks", "1:25: UNION without ALL is not"),
+    ("SELECT page FROM clicks EXCEPT SELECT page FROM clicks", "1:25: EXCEPT is not supported"),
+    ("SELECT explode(tags) AS t FROM clicks", "1:8: explode() makes several rows of one"),
+    ("SELECT page FROM clicks LATERAL VIEW explode(tags) t AS x", "1:25: LATERAL VIEW is not"),
+    (f"SELECT count(*) AS n FROM clicks {W}, CUBE(page)", "1:76: CUBE is not supported yet"),
+    (f"SELECT count(DISTINCT page) AS n FROM clicks {W}", "1:23: DISTINCT inside an aggregate"),
+    (f"SELECT sum(amount) FILTER (WHERE true) AS n FROM clicks {W}", "1:8: FILTER (WHERE …) is"),
+    (f"SELECT stddev(amount) AS n FROM clicks {W}", "1:8: the aggregate stddev() is not"),
+    ("SELECT count(*) AS n FROM clicks GROUP BY SESSION(ts, INTERVAL '1' HOUR)", "1:43: SESSION"),
+    ("SELECT page FROM clicks EMIT CHANGES", "1:30: EMIT CHANGES is not supported yet"),
+    ("SELECT page FROM clicks TABLESAMPLE (10 PERCENT)", "1:25: TABLESAMPLE is not supported"),
+    ("SELECT /*+ BROADCAST(c) */ page FROM clicks", "1:8: a hint is not supported yet"),
+    ("SELECT struct(*) AS s FROM clicks", "1:15: * outside COUNT(*) and SELECT * is not"),
+    ("SELECT page FROM range(3)", "1:18: RANGE in FROM is not supported"),
+    ("SELECT page FROM db.clicks", "1:18: a table's name has one part"),
+    ("SELECT system.builtin.rand() AS r FROM clicks", "1:23: `rand` is called with a qualifier"),
+    ("SELECT :x AS a FROM clicks", "1:8: a parameter is not supported yet"),
+    ("SELECT ${x} AS a FROM clicks", "1:8: `$` cannot stand in a query"),
+    ("SELECT window(ts, '1 minute') AS w FROM clicks", "1:8: window() is not supported"),
+    ("VALUES (1)", "1:1: VALUES is not supported as a query"),
+    ("SELECT 1 AS x", "1:1: the query has no FROM"),
+    ("INSERT INTO x SELECT 1", "1:1: a statement cannot begin with `INSERT`"),
+]
+
+
+@pytest.mark.parametrize(("sql", "expected"), REFUSED)
+def test_what_is_not_supported_is_refused_by_name(tmp_path: Path, sql: str, expected: str) -> None:
+    (found,) = wrong_query(tmp_path, sql)
+    assert found.startswith(f"models/m.sql:{expected}")
+
+
+WRONG = [
+    ("SELECT pge FROM clicks", "1:8: `clicks` has no column `pge` (did you mean `page`?)"),
+    ("SELECT c.pge FROM clicks c", "1:8: `clicks` has no column `c.pge` (did you mean `page`?)"),
+    ("SELECT clicks.page FROM clicks c", "1:8: there is no `clicks` here (did you mean `c.page`?)"),
+    ("SELECT x FROM clickz", "1:15: there is no source or view `clickz` (did you mean `clicks`?)"),
+    (
+        "SELECT lwer(page) AS p FROM clicks",
+        "1:8: there is no function `lwer` (did you mean `lower`?)",
+    ),
+    ("SELECT page || 'x' FROM clicks", "1:8: `page || 'x'` needs a name (add AS and a name)"),
+    ("SELECT page AS _x FROM clicks", "1:16: the name `_x` is reserved (begin it with a letter)"),
+    (
+        "SELECT ts AS window_start FROM clicks",
+        "1:14: the name `window_start` is reserved (it is for the edges of a window)",
+    ),
+    (
+        "SELECT page, Page FROM clicks",
+        "1:1: two columns are called `Page` (rename one with AS)",
+    ),
+    (
+        "SELECT page FORM clicks",
+        "1:18: `clicks` cannot stand here (did you mean `FROM` in place of `FORM`?)",
+    ),
+    ("SELECT page FROM clicks WHERE", "1:30: the query ends too early, after `WHERE`"),
+    (
+        "SELECT (page FROM clicks",
+        "1:14: `FROM` cannot stand here (the ( at models/m.sql:1:8 is never closed)",
+    ),
+    (
+        "SELECT page FROM clicks\n  EMIT ON WINDOW CLOSE",
+        "2:3: view `m` has no window to close (leave it out; it is for views with TUMBLE or HOP)",
+    ),
+    (
+        f"SELECT page, count(*) AS n FROM clicks {W}",
+        "1:8: `page` is neither grouped by nor aggregated (add it to GROUP BY, or aggregate it)",
+    ),
+    (
+        "SELECT count(*) AS n FROM plain GROUP BY TUMBLE(at, INTERVAL '1' MINUTE)",
+        "1:49: `at` of `plain` is not event time, so its windows would never close (add `WATERMARK "
+        "FOR at AS at - INTERVAL '5' SECOND` to the source, and pass the column on as it is)",
+    ),
+    (
+        "SELECT count(*) AS n FROM clicks GROUP BY TUMBLE(page, INTERVAL '1' MINUTE)",
+        "1:50: `page` of `clicks` is not event time, so its windows would never close "
+        "(event time here: ts)",
+    ),
+    (
+        "SELECT count(*) AS n FROM clicks GROUP BY TUMBLE(ts, INTERVAL '1' MONTH)",
+        "1:43: TUMBLE: a MONTH has no fixed length; give it in days or shorter",
+    ),
+    (
+        "SELECT count(*) AS n FROM clicks GROUP BY TUMBLE(ts, INTERVAL '0' SECOND)",
+        "1:43: TUMBLE with a length of 0 holds nothing",
+    ),
+    (
+        "SELECT count(*) AS n FROM clicks GROUP BY HOP(ts, INTERVAL '2' HOUR, INTERVAL '5' HOUR)",
+        "1:43: the size of HOP is no multiple of its slide "
+        "(for example HOP(ts, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE))",
+    ),
+    (
+        f"SELECT TUMBLE_END(ts, INTERVAL '2' MINUTE) AS e FROM clicks {W}",
+        "1:8: TUMBLE_END is of another window than the one in GROUP BY (write window_end)",
+    ),
+    (
+        "SELECT sum(n) AS n FROM per_minute GROUP BY TUMBLE(window_start, INTERVAL '1' SECOND)",
+        "1:52: `window_start` begins a window of INTERVAL '1' MINUTE: its rows would come too late "
+        "(use the column that is its window_end, or a multiple of that length)",
+    ),
+    (
+        f"SELECT lower(page) AS page, count(*) AS n FROM clicks {W}, page HAVING page > 'a'",
+        "1:109: `page` is both a column of the input and a column of SELECT "
+        "(give the column of SELECT another name)",
+    ),
+    (
+        f"SELECT sum(sum(amount)) AS n FROM clicks {W}",
+        "1:12: an aggregate stands inside an aggregate (use a view between)",
+    ),
+    (
+        "SELECT page FROM clicks WHERE count(*) > 1",
+        "1:31: COUNT cannot be used in WHERE here (use HAVING)",
+    ),
+    (
+        "SELECT page FROM clicks UNION ALL SELECT page, ts FROM clicks",
+        "1:35: this query of a UNION ALL has 2 columns, the first has 1 "
+        "(each has the same columns in the same order)",
+    ),
+    ("SELECT page FROM m", "1:1: views read each other in a circle: m → m (break it at one view)"),
+    (
+        "SELECT page FROM clicks; SELECT ts FROM clicks",
+        "1:26: there is already a source or view `m` (the other is at models/m.sql:1:1)",
+    ),
+    ("SELECT 'abc FROM clicks", "1: a ' is never closed (close it with ')"),
+]
+
+
+@pytest.mark.parametrize(("sql", "expected"), WRONG)
+def test_a_mistake_has_its_place_and_the_nearest_spelling(
+    tmp_path: Path, sql: str, expected: str
+) -> None:
+    assert wrong_query(tmp_path, sql) == [f"models/m.sql:{expected}"]
+
+
+def test_all_mistakes_come_at_once_from_top_to_bottom(tmp_path: Path) -> None:
+    files = {
+        "pipeline.yml": "name: shop\nstore: x\nbukets: 3\n",
+        "sources.sql": "CREATE SOURCE TABLE a (x BIGNT, y INT) WITH (path = 'p');\nCREATE SNK b;",
+        "models/one.sql": "SELECT y, z FROM a ORDER BY y",
+        "models/two.sql": "SELECT now() AS n FROM one LIMIT 3",
+        "sinks.sql": "CREATE SINK s FROM tow WITH (connector = 'sqlite', user = '${NOBODY}')",
+    }
+    assert mistakes(tmp_path, files) == [
+        "models/one.sql:1:11: `a` has no column `z` (columns: x, y)",
+        "models/one.sql:1:20: ORDER BY is not supported yet "
+        "(order the rows when you read the sink)",
+        "models/two.sql:1:8: `now()` reads the wall clock, so view `two` is not deterministic (use "
+        "event time, or epoch_time() for the epoch's logical clock; or allow it with "
+        "`determinism: warn`)",
+        "models/two.sql:1:28: LIMIT is not supported yet (a stream has no first rows)",
+        "pipeline.yml:3: unknown key `bukets` (did you mean `buckets`?)",
+        "sinks.sql:1:20: sink `s` reads from `tow`, which is no view (did you mean `two`?)",
+        "sinks.sql:1:52: the environment has no NOBODY (set NOBODY)",
+        "sources.sql:1:26: `BIGNT` is not a type (did you mean `BIGINT`?)",
+        "sources.sql:1:40: source `a` has no `connector` (for example connector = 'file')",
+        "sources.sql:2:8: `SNK` cannot be created: CREATE SOURCE TABLE, CREATE MATERIALIZED VIEW "
+        "or CREATE SINK (did you mean `SINK`?)",
+    ]
+
+
+def test_a_broken_view_is_told_once_and_not_again_where_it_is_read(tmp_path: Path) -> None:
+    files = {
+        "models/one.sql": "SELECT x FROM nowhere",
+        "models/two.sql": "SELECT x, y FROM one WHERE z",
+        "models/three.sql": "SELECT count(*) AS n FROM two GROUP BY TUMBLE(y, INTERVAL '1' HOUR)",
+        "sinks.sql": "CREATE SINK s FROM three WITH (connector = 'sqlite')",
+    }
+    (found,) = mistakes(tmp_path, files)
+    assert found.startswith("models/one.sql:1:15: there is no source or view `nowhere`")
+
+
+def test_a_circle_is_named_once(tmp_path: Path) -> None:
+    files = {f"models/{a}.sql": f"SELECT x FROM {b}" for a, b in ("ab", "bc", "ca", "da")}
+    assert mistakes(tmp_path, files) == [
+        "models/a.sql:1:1: views read each other in a circle: a → b → c → a (break it at one view)"
+    ]
