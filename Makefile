@@ -48,7 +48,7 @@ imports: $(ENV)  ## Layers: import-linter
 	@.venv/bin/lint-imports --no-logo
 
 unit: setup  ## Unit tests; branch coverage of core >= 95 %
-	@$(with_java) $(PYTHON) -m pytest tests/unit -n 2 --cov --cov-report= $(PYTEST_ARGS)
+	@$(with_java) $(PYTHON) -m pytest tests/unit -n 2 --cov=laminar_dagster/core --cov-report= $(PYTEST_ARGS)
 	@$(PYTHON) -m coverage report --include='laminar_dagster/core/*' --fail-under=95
 
 lock:  ## Resolve the dependencies anew into requirements.lock

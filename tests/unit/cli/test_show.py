@@ -365,6 +365,6 @@ def test_every_member_of_a_manifest_has_its_place_in_the_dossier() -> None:
     }  # fmt: skip
     assert CheckpointManifest.__struct_fields__ == (
         "version", "checkpoint_id", "epoch", "pipeline", "fingerprint", "plan_checksum",
-        "previous_checkpoint_id", "started_at", "completed_at", "total_size_bytes", "operators",
-        "sources", "sinks", "dead_letters", "counts", "watermark", "is_unaligned", "metadata",
+        "previous_checkpoint_id", "started_at", "completed_at", "total_size_bytes", "counts",
+        "operators", "sources", "sinks", "dead_letters", "watermark", "is_unaligned", "metadata",
     )  # fmt: skip

@@ -117,7 +117,7 @@ def holdings(*keys: str, **known: object) -> Holdings:
     values: dict[str, object] = {
         "retained": (manifest(3),),
         "undecided": frozenset(),
-        "attempts": {},
+        "attempts": {checkpoint(2): EpochNumber(2)},
         "decided": EpochNumber(3),
         "objects": [ObjectInfo(key, 1, OLD) for key in keys],
     }
