@@ -10,6 +10,7 @@ pytest_plugins = (
     "tests.services.summary",
     "tests.services.s3",
     "tests.services.faulty_wire",
+    "tests.services.spark",
 )
 
 # A deadline per example fails on a busy machine, not on a bug. A failure prints how to replay it.

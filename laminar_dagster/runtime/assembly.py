@@ -1,0 +1,95 @@
+"""From the model of a pipeline to one that runs: adapters, store and engine put together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from laminar_dagster.config.connectors import Connectors
+from laminar_dagster.config.model import PipelineModel, SinkTable, SourceTable
+from laminar_dagster.core.errors import InvalidConfig
+from laminar_dagster.core.ids import PipelineName
+from laminar_dagster.core.ports import Admission, Sink, Source
+from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.collector import Retention
+from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.sinks.delta_sink import DeltaSink
+from laminar_dagster.sinks.sqlite_sink import SqliteSink
+from laminar_dagster.sources.file_source import FileSource
+from laminar_dagster.stores.url import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SOURCES: Final[Mapping[str, Callable[[SourceTable, Path], Source]]] = {
+    "file": FileSource.from_table,
+}
+SINKS: Final[Mapping[str, Callable[[SinkTable, Path, PipelineName], Sink]]] = {
+    "delta": DeltaSink.from_table,
+    "sqlite": SqliteSink.from_table,
+}
+
+
+def known_connectors() -> Connectors:
+    """The connectors that there are. Each adapter checks its own options."""
+    return Connectors(sources=dict.fromkeys(SOURCES, ("*",)), sinks=dict.fromkeys(SINKS, ("*",)))
+
+
+def assemble(model: PipelineModel, project: Path, session: Callable[[], SparkSession]) -> Pipeline:
+    """Put a pipeline together.
+
+    Args:
+        model: What its author wrote.
+        project: Where relative paths begin.
+        session: Gives the Spark session, when the first epoch is computed.
+
+    Raises:
+        InvalidConfig: An option is wrong, or a connector unknown.
+        ConditionsIgnored: The store cannot hold checkpoints.
+    """
+    # Imported here: what only looks at checkpoints does not need Spark.
+    from laminar_dagster.spark.engine import SparkEngine
+
+    config = model.config
+    store = open_store(config.store, project)
+    store.probe()
+    sources = tuple(_source(table, project) for table in model.sources)
+    return Pipeline(
+        name=config.name,
+        fingerprint=model.fingerprint,
+        checkpoints=CheckpointStore(store),
+        engine=SparkEngine(
+            model=model,
+            store=store,
+            sources={source.source_id: source for source in sources},
+            session=session,
+        ),
+        sources=sources,
+        sinks=tuple(_sink(table, project, config.name) for table in model.sinks),
+        limits=Admission(config.epoch.max_records, config.epoch.byte_limit),
+        retention=Retention(config.retention.checkpoints, config.retention.grace_period),
+    )
+
+
+def _source(table: SourceTable, project: Path) -> Source:
+    build = SOURCES.get(table.connector)
+    if build is None:
+        known = f"connectors of sources: {', '.join(SOURCES)}"
+        raise InvalidConfig(str(table.place), f"no connector {table.connector!r}", known)
+    # A record without an event time belongs to no window: it is a bad one.
+    times = {table.watermark.column} if table.watermark else set()
+    columns = tuple(
+        dataclasses.replace(column, nullable=column.nullable and column.name not in times)
+        for column in table.columns
+    )
+    return build(dataclasses.replace(table, columns=columns), project)
+
+
+def _sink(table: SinkTable, project: Path, pipeline: PipelineName) -> Sink:
+    build = SINKS.get(table.connector)
+    if build is None:
+        known = f"connectors of sinks: {', '.join(SINKS)}"
+        raise InvalidConfig(str(table.place), f"no connector {table.connector!r}", known)
+    return build(table, project, pipeline)

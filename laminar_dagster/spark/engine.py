@@ -1,0 +1,286 @@
+"""The engine: carries out an epoch's plan as one bounded Spark job."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+from msgspec import structs
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DataType, StructType
+
+from laminar_dagster.config.model import PipelineModel, SourceTable
+from laminar_dagster.core import layout
+from laminar_dagster.core.errors import ComputeFailed, GateFailed, InvalidConfig
+from laminar_dagster.core.ids import CheckpointId, OperatorId, SinkId, SourceId
+from laminar_dagster.core.manifest import (
+    CheckpointManifest,
+    DeadLetterEntry,
+    OperatorSnapshotEntry,
+    Origin,
+    PartitionSnapshotEntry,
+    SinkEntry,
+    SourceOffsetEntry,
+)
+from laminar_dagster.core.offsets import lane_of
+from laminar_dagster.core.plan import EpochPlan, SourcePlan
+from laminar_dagster.core.ports import EpochOutput, ObjectStore, Source
+from laminar_dagster.spark.compiler import Compiler
+from laminar_dagster.spark.reports import EpochReports, sort_out
+from laminar_dagster.spark.scan import Scan, Split
+from laminar_dagster.spark.watermarks import Lane, SourceClock, earliest
+
+PIECES_PER_LANE: Final = 10_000
+
+
+@dataclass
+class SparkEngine:
+    """Runs the views of a pipeline.
+
+    Attributes:
+        session: Gives the Spark session; called when the first epoch is computed.
+    """
+
+    model: PipelineModel
+    store: ObjectStore
+    sources: Mapping[SourceId, Source]
+    session: Callable[[], SparkSession] = field(repr=False)
+
+    def compute(
+        self, plan: EpochPlan, parent: CheckpointManifest | None, attempt: CheckpointId
+    ) -> EpochOutput:
+        """See ``Engine.compute``."""
+        spark = self.session()
+        clocks = {str(source.source_id): _clock(source, parent) for source in plan.sources}
+        scans = {
+            str(source.source_id): self._scan(source, clocks[source.source_id], attempt)
+            for source in plan.sources
+        }
+        compiler = Compiler(
+            spark=spark,
+            model=self.model,
+            clock=plan.clock,
+            scans=scans,
+            clocks=clocks,
+            chains=_chains(parent),
+            sinks=self._sinks_of_views(plan),
+            buckets=self.model.config.buckets,
+            attempt=attempt,
+            store=self.store,
+        )
+        reports = _run(compiler)
+        return self._output(plan, parent, compiler, reports)
+
+    def check(self, plan: EpochPlan, output: EpochOutput) -> None:
+        """See ``Engine.check``."""
+        if output.violations:
+            shown = "; ".join(output.violations[:5])
+            raise GateFailed(plan.epoch, "contracts and accounting", shown)
+
+    # --- what goes in ---------------------------------------------------------------------------
+
+    def _table(self, source_id: SourceId) -> SourceTable:
+        return next(each for each in self.model.sources if each.source_id == source_id)
+
+    def _scan(self, plan: SourcePlan, clock: SourceClock, attempt: CheckpointId) -> Scan:
+        table = self._table(plan.source_id)
+        source = self.sources[plan.source_id]
+        splits = []
+        for index, (lane, part) in enumerate(zip(clock.lanes, plan.ranges, strict=True)):
+            if part.is_empty:
+                continue
+            # Lateness depends on the order within a partition: one task reads it from end to end.
+            pieces = (part,) if table.watermark else source.splits(part)
+            splits += [
+                Split(index * PIECES_PER_LANE + number, piece, lane.watermark)
+                for number, piece in enumerate(pieces)
+            ]
+        return Scan(
+            source_id=plan.source_id,
+            schema=_arrow_schema(table),
+            reader=source.reader(),
+            splits=tuple(splits),
+            time_column=table.watermark.column if table.watermark else None,
+            delay=table.watermark.delay_micros if table.watermark else 0,
+            floor=clock.watermark,
+            fail_on_bad=self.model.config.on_bad_record == "fail",
+            store=self.store,
+            attempt=attempt,
+        )
+
+    def _sinks_of_views(self, plan: EpochPlan) -> dict[OperatorId, tuple[SinkId, ...]]:
+        joined = {sink.sink_id for sink in plan.sinks}
+        found: defaultdict[OperatorId, tuple[SinkId, ...]] = defaultdict(tuple)
+        for sink in self.model.sinks:
+            if sink.sink_id in joined:
+                found[sink.view] = (*found[sink.view], sink.sink_id)
+        return dict(found)
+
+    # --- what comes out -------------------------------------------------------------------------
+
+    def _output(
+        self,
+        plan: EpochPlan,
+        parent: CheckpointManifest | None,
+        compiler: Compiler,
+        reports: EpochReports,
+    ) -> EpochOutput:
+        sources = tuple(
+            _source_entry(source, parent, compiler.clocks[source.source_id], reports)
+            for source in plan.sources
+        )
+        splits = {name: len(scan.splits) for name, scan in compiler.scans.items()}
+        return EpochOutput(
+            operators=tuple(
+                OperatorSnapshotEntry(
+                    operator_id=operator,
+                    operator_type="window_aggregate",
+                    state_backend="arrow",
+                    partitions=_in_order(reports.states.get(operator, ())),
+                    schema_fingerprint=shape.fingerprint,
+                )
+                for operator, shape in sorted(compiler.operators.items())
+            ),
+            sources=sources,
+            sinks=tuple(
+                SinkEntry(
+                    sink_id=sink.sink_id,
+                    joined_at=sink.joined_at,
+                    files=reports.staged.get(sink.sink_id, ()),
+                    output_sha256=_digest(reports, sink.sink_id),
+                    schema_fingerprint=reports.schemas.get(sink.sink_id),
+                )
+                for sink in plan.sinks
+            ),
+            dead_letters=_dead_letters(reports),
+            counts=reports.counts(),
+            watermark=earliest(source.watermark for source in sources),
+            violations=(*reports.broken, *reports.miscounts(compiler.fed_by, splits)),
+        )
+
+
+def _run(compiler: Compiler) -> EpochReports:
+    try:
+        rows = compiler.compile().collect()
+    except (AnalysisException, ParseException) as error:
+        places = ", ".join(str(view.place) for view in compiler.model.views)
+        raise InvalidConfig(places, _gist(error), "mend the query") from None
+    except PySparkException as error:
+        raise ComputeFailed("the epoch's job", _gist(error)) from error
+    finally:
+        for frame in compiler.cached:
+            frame.unpersist()
+    return sort_out(row[0] for row in rows)
+
+
+def _gist(error: PySparkException) -> str:
+    """The line of Spark's message that says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    # A traceback of a Python worker ends with the error; Spark's own messages begin with it.
+    return lines[-1] if "Traceback (most recent call last):" in lines else lines[0]
+
+
+def _arrow_schema(table: SourceTable) -> pa.Schema:
+    columns = StructType()
+    for column in table.columns:
+        columns.add(column.name, DataType.fromDDL(column.type))
+    return to_arrow_schema(columns, timezone="UTC")
+
+
+def _clock(plan: SourcePlan, parent: CheckpointManifest | None) -> SourceClock:
+    before = _entry_of(plan.source_id, parent)
+    marks = {}
+    if before and before.watermarks:
+        lanes = (lane_of(position) for position in before.positions)
+        marks = dict(zip(lanes, before.watermarks, strict=True))
+    idle = {lane_of(position) for position in plan.idle}
+    return SourceClock(
+        source_id=plan.source_id,
+        watermark=before.watermark if before else None,
+        lanes=tuple(
+            Lane(
+                part=index * PIECES_PER_LANE,
+                watermark=marks.get(lane_of(part.start)),
+                is_idle=lane_of(part.start) in idle,
+            )
+            for index, part in enumerate(plan.ranges)
+        ),
+    )
+
+
+def _entry_of(source: SourceId, parent: CheckpointManifest | None) -> SourceOffsetEntry | None:
+    entries = parent.sources if parent else ()
+    return next((entry for entry in entries if entry.source_id == source), None)
+
+
+def _chains(
+    parent: CheckpointManifest | None,
+) -> dict[OperatorId, dict[int, tuple[PartitionSnapshotEntry, ...]]]:
+    """The parent's state files, each with its origin written down."""
+    if parent is None:
+        return {}
+    here = Origin(checkpoint_id=parent.checkpoint_id, epoch=parent.epoch)
+    chains: dict[OperatorId, dict[int, tuple[PartitionSnapshotEntry, ...]]] = {}
+    for operator in parent.operators:
+        buckets: defaultdict[int, tuple[PartitionSnapshotEntry, ...]] = defaultdict(tuple)
+        for entry in operator.partitions:
+            owned = entry if entry.origin else structs.replace(entry, origin=here)
+            buckets[entry.partition_id] = (*buckets[entry.partition_id], owned)
+        chains[operator.operator_id] = dict(buckets)
+    return chains
+
+
+def _in_order(
+    entries: tuple[PartitionSnapshotEntry, ...],
+) -> tuple[PartitionSnapshotEntry, ...]:
+    """By partition, then by age; the file of this epoch has no origin yet and comes last."""
+    return tuple(
+        sorted(
+            entries,
+            key=lambda entry: (
+                entry.partition_id,
+                entry.origin is None,
+                entry.origin.epoch if entry.origin else 0,
+            ),
+        )
+    )
+
+
+def _source_entry(
+    plan: SourcePlan, parent: CheckpointManifest | None, clock: SourceClock, reports: EpochReports
+) -> SourceOffsetEntry:
+    before = _entry_of(plan.source_id, parent)
+    seen = {split.part: split.watermark for split in reports.of(plan.source_id)}
+    return SourceOffsetEntry(
+        source_id=plan.source_id,
+        positions=tuple(part.end for part in plan.ranges),
+        path=layout.offsets_path(plan.source_id),
+        watermarks=clock.lane_watermarks(seen),
+        watermark=clock.advance(seen),
+        gaps=(*(before.gaps if before else ()), *plan.gaps),
+    )
+
+
+def _dead_letters(reports: EpochReports) -> tuple[DeadLetterEntry, ...]:
+    sources = sorted({split.source for split in reports.splits if split.files})
+    return tuple(
+        DeadLetterEntry(
+            source_id=SourceId(source),
+            files=tuple(file for split in reports.of(source) for file in split.files),
+        )
+        for source in sources
+    )
+
+
+def _digest(reports: EpochReports, sink: SinkId) -> str:
+    """Of all files of a sink by name: what was put out, however many tasks did it."""
+    lines = [f"{file.path} {file.sha256}" for file in reports.staged.get(sink, ())]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -1,0 +1,160 @@
+"""What the tasks of an epoch reported, sorted out and checked against each other."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from laminar_dagster.core.document import decode_part, encode_part
+from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.core.ids import OperatorId, SinkId
+from laminar_dagster.core.manifest import FileEntry, PartitionSnapshotEntry, RecordCounts
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReport:
+    """What the reader of a split counted."""
+
+    source: str
+    part: int
+    read: int
+    passed: int
+    late: int
+    dead: int
+    watermark: int | None
+    files: tuple[FileEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What arrived at an operator, and what its filter dropped."""
+
+    processed: int = 0
+    filtered: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EpochReports:
+    """Everything the driver learns of an epoch."""
+
+    splits: tuple[SplitReport, ...]
+    tallies: Mapping[OperatorId, Tally]
+    states: Mapping[OperatorId, tuple[PartitionSnapshotEntry, ...]]
+    staged: Mapping[SinkId, tuple[FileEntry, ...]]
+    schemas: Mapping[SinkId, str]
+    broken: tuple[str, ...]
+
+    def of(self, source: str) -> tuple[SplitReport, ...]:
+        """The reports on one source."""
+        return tuple(split for split in self.splits if split.source == source)
+
+    def counts(self) -> RecordCounts:
+        """The accounting of the epoch.
+
+        Where several views read a source, a record counts as filtered by the one that filtered
+        least; ``miscounts`` checks each of them.
+        """
+        passed = sum(split.passed for split in self.splits)
+        filtered = min((tally.filtered for tally in self.tallies.values()), default=0)
+        return RecordCounts(
+            read=sum(split.read for split in self.splits),
+            processed=passed - filtered,
+            filtered=filtered,
+            dead_lettered=sum(split.dead for split in self.splits),
+            late=sum(split.late for split in self.splits),
+        )
+
+    def miscounts(
+        self, fed_by: Mapping[OperatorId, frozenset[str]], splits: Mapping[str, int]
+    ) -> tuple[str, ...]:
+        """Where what was read is not what arrived.
+
+        Args:
+            fed_by: The sources of each operator that takes records.
+            splits: How many splits each source was cut into.
+        """
+        wrong = [
+            f"{source}: {len(self.of(source))} of {count} splits reported"
+            for source, count in splits.items()
+            if len(self.of(source)) != count
+        ]
+        wrong += [
+            f"{split.source}, split {split.part}: {split}"
+            for split in self.splits
+            if split.read != split.passed + split.late + split.dead
+        ]
+        for operator, sources in fed_by.items():
+            sent = sum(split.passed for source in sources for split in self.of(source))
+            tally = self.tallies.get(operator, Tally())
+            if sent != tally.processed + tally.filtered:
+                wrong.append(f"{operator}: {sent} records were sent, {tally} arrived")
+        return tuple(wrong)
+
+
+def sort_out(texts: Iterable[str]) -> EpochReports:
+    """Read the reports. One that arrives twice, along two ways, counts once.
+
+    Raises:
+        LaminarError: What a task reported instead of its result.
+    """
+    splits: dict[tuple[str, int], SplitReport] = {}
+    tallies: defaultdict[OperatorId, list[tuple[int, int]]] = defaultdict(list)
+    states: defaultdict[OperatorId, list[PartitionSnapshotEntry]] = defaultdict(list)
+    staged: defaultdict[SinkId, list[FileEntry]] = defaultdict(list)
+    schemas: dict[SinkId, str] = {}
+    broken: list[str] = []
+    for report in map(json.loads, sorted(set(texts))):
+        match report:
+            case {"kind": str()}:
+                raise LaminarError.from_record(report)
+            case {"source": source, "part": part}:
+                splits[source, part] = _split(report)
+            case {"operator": operator, "state": state}:
+                entry = decode_part(encode_part(state), PartitionSnapshotEntry, "state entry")
+                states[OperatorId(operator)].append(entry)
+            case {"operator": operator}:
+                pair = (report["processed"], report["filtered"])
+                tallies[OperatorId(operator)].append(pair)
+            case {"staged": view, "files": files}:
+                broken += [f"{view}: {line}" for line in report["broken"]]
+                for sink, path in files:
+                    staged[SinkId(sink)].append(_file({**report, "path": path}))
+                    schemas[SinkId(sink)] = report["schema"]
+    return EpochReports(
+        splits=tuple(splits[key] for key in sorted(splits)),
+        tallies={
+            operator: Tally(sum(kept for kept, _ in pairs), sum(lost for _, lost in pairs))
+            for operator, pairs in tallies.items()
+        },
+        states={operator: tuple(entries) for operator, entries in states.items()},
+        staged={
+            sink: tuple(sorted(files, key=lambda file: file.path)) for sink, files in staged.items()
+        },
+        schemas=schemas,
+        broken=tuple(broken),
+    )
+
+
+def _split(report: Mapping[str, Any]) -> SplitReport:
+    return SplitReport(
+        source=report["source"],
+        part=report["part"],
+        read=report["read"],
+        passed=report["passed"],
+        late=report["late"],
+        dead=report["dead"],
+        watermark=report["watermark"],
+        files=tuple(_file(file) for file in report["files"]),
+    )
+
+
+def _file(report: Mapping[str, Any]) -> FileEntry:
+    return FileEntry(
+        path=report["path"],
+        size_bytes=report["size_bytes"],
+        sha256=report["sha256"],
+        rows=report["rows"],
+    )

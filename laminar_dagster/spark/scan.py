@@ -1,0 +1,200 @@
+"""Reading a source on the executors, through Spark's Python data source API.
+
+Each split is one Spark partition. Its task decodes chunk by chunk, sets late records and records
+without an event time aside, writes them and the undecodable ones to the attempt's folder, and hands
+on the rest as Arrow. Its last row carries no record but the task's own count of what it did, in
+``_control``: the count travels with the data, so that what arrives can be checked against it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructType
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.errors import DecodeFailed, LaminarError
+from laminar_dagster.core.ids import CheckpointId, FileName, SourceId
+from laminar_dagster.core.offsets import SourceRange
+from laminar_dagster.core.ports import ObjectStore, SplitReader
+from laminar_dagster.spark.arrow_files import file_bytes, sha256
+from laminar_dagster.spark.lateness import LatenessJudge
+
+PART: Final = "_part"
+CONTROL: Final = "_control"
+_FORMAT: Final = "laminar"
+_LETTERS_PER_FILE: Final = 100_000
+
+
+@dataclass(frozen=True)
+class Split:
+    """One piece of a source, and the watermarks it starts from."""
+
+    part: int
+    piece: SourceRange
+    watermark: int | None
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Everything a task needs to read a split of a source."""
+
+    source_id: SourceId
+    schema: pa.Schema
+    reader: SplitReader = field(repr=False)
+    splits: tuple[Split, ...]
+    time_column: str | None
+    delay: int
+    floor: int | None
+    fail_on_bad: bool
+    store: ObjectStore = field(repr=False)
+    attempt: CheckpointId
+
+
+def scan_frame(spark: SparkSession, scan: Scan) -> DataFrame:
+    """The on-time records of a source, with ``_part`` and ``_control``."""
+
+    # Defined in here, so that Spark ships it by value: what it holds never becomes an option, and
+    # options are shown in query plans.
+    class LaminarDataSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return f"{_FORMAT}_{scan.source_id}"
+
+        def schema(self) -> StructType:
+            columns = from_arrow_schema(scan.schema)
+            return columns.add(PART, LongType()).add(CONTROL, StringType())
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return _ScanReader(scan)
+
+    spark.dataSource.register(LaminarDataSource)
+    return spark.read.format(LaminarDataSource.name()).load()
+
+
+class _ScanReader(DataSourceReader):
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+
+    def partitions(self) -> Sequence[InputPartition]:
+        # A source without data still has one task, which reports that it read nothing.
+        return [InputPartition(index) for index in range(max(1, len(self._scan.splits)))]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        index = partition.value
+        if index >= len(self._scan.splits):
+            return
+        task = _SplitTask(self._scan, self._scan.splits[index])
+        try:
+            yield from task.run()
+        except LaminarError as error:
+            # As a row it reaches the driver under its name; raised, it would be a traceback's text.
+            yield task.control_row(error.to_record())
+
+
+@dataclass
+class _SplitTask:
+    scan: Scan
+    split: Split
+    read: int = 0
+    size_bytes: int = 0
+    passed: int = 0
+    late: int = 0
+    dead: int = 0
+    files: list[dict[str, Any]] = field(default_factory=list)
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        scan = self.scan
+        judge = None
+        if scan.time_column:
+            judge = LatenessJudge(scan.time_column, scan.delay, self.split.watermark, scan.floor)
+        dead = _Letters(self, "dead")
+        late = _Letters(self, "late")
+        for chunk in scan.reader.read(self.split.piece):
+            self.read += chunk.records
+            self.size_bytes += chunk.size_bytes
+            rows, bad = chunk.rows, chunk.bad
+            if bad.num_rows and scan.fail_on_bad:
+                first = bad.slice(0, 1).to_pylist()[0]
+                place = f"{first['partition']}:{first['position']}"
+                raise DecodeFailed(scan.source_id, place, first["reason"])
+            self.dead += bad.num_rows
+            dead.add(bad)
+            if judge:
+                verdict = judge.on_time(rows)
+                if not verdict.all():
+                    behind = rows.filter(pa.array(~verdict))
+                    self.late += behind.num_rows
+                    late.add(behind)
+                    rows = rows.filter(pa.array(verdict))
+            self.passed += rows.num_rows
+            if rows.num_rows:
+                yield self._with_part(rows)
+        dead.close()
+        late.close()
+        yield self.control_row(
+            {
+                "source": self.scan.source_id,
+                "part": self.split.part,
+                "read": self.read,
+                "bytes": self.size_bytes,
+                "passed": self.passed,
+                "late": self.late,
+                "dead": self.dead,
+                "watermark": judge.watermark if judge else None,
+                "files": self.files,
+            }
+        )
+
+    def _with_part(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        part = pa.array(np.full(rows.num_rows, self.split.part, np.int64))
+        nothing = pa.nulls(rows.num_rows, pa.string())
+        names = [*rows.schema.names, PART, CONTROL]
+        return pa.RecordBatch.from_arrays([*rows.columns, part, nothing], names=names)
+
+    def control_row(self, report: dict[str, Any]) -> pa.RecordBatch:
+        schema = self.scan.schema
+        columns = [pa.nulls(1, each.type) for each in schema]
+        part, control = pa.array([self.split.part], pa.int64()), pa.array([json.dumps(report)])
+        names = [*schema.names, PART, CONTROL]
+        return pa.RecordBatch.from_arrays([*columns, part, control], names=names)
+
+
+class _Letters:
+    """Records that were set aside, written in files of bounded size."""
+
+    def __init__(self, task: _SplitTask, kind: str) -> None:
+        self._task = task
+        self._kind = kind
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._written = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._batches.append(batch)
+            self._rows += batch.num_rows
+        if self._rows >= _LETTERS_PER_FILE:
+            self.close()
+
+    def close(self) -> None:
+        if not self._rows:
+            return
+        scan, part = self._task.scan, self._task.split.part
+        name = FileName(f"{self._kind}-{part:06d}-{self._written:04d}.arrow")
+        path = layout.dead_letter_path(scan.source_id, name)
+        data = file_bytes(pa.Table.from_batches(self._batches))
+        scan.store.put(layout.checkpoint_key(scan.attempt, path), data)
+        self._task.files.append(
+            {"path": path, "size_bytes": len(data), "sha256": sha256(data), "rows": self._rows}
+        )
+        self._written += 1
+        self._batches, self._rows = [], 0

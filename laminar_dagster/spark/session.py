@@ -1,0 +1,44 @@
+"""A Spark session made for epochs: small, warm, in UTC."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.master": "local[*]",
+    "spark.app.name": "laminar",
+    # A resident process has no use for a web server on a port of its own.
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # One moment, one spelling, whatever the machine's zone.
+    "spark.sql.session.timeZone": "UTC",
+    # An epoch is small: re-planning it between stages takes longer than it saves.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
+}
+
+
+def open_session(settings: Mapping[str, str] = {}) -> SparkSession:
+    """The session of this process, made when there is none.
+
+    Args:
+        settings: Spark's own, over the defaults above.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder
+    for key, value in {**_DEFAULTS, **settings}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    if session.sparkContext is not None:
+        session.sparkContext.setLogLevel("ERROR")
+    return session

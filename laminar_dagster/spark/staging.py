@@ -1,0 +1,89 @@
+"""Writes a view's output to the attempt's folder, on the executors: for ``DataFrame.mapInArrow``.
+
+One file for each partition of a source or bucket of a state, named after it, so that the files do
+not depend on how many tasks Spark used. The step hands on nothing but short reports for the driver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.core.ids import CheckpointId, FileName, SinkId
+from laminar_dagster.core.ports import ObjectStore
+from laminar_dagster.spark.arrow_files import file_bytes, schema_fingerprint, sha256
+from laminar_dagster.spark.contracts import broken_rules
+from laminar_dagster.spark.scan import CONTROL, PART
+from laminar_dagster.spark.window_step import KEEP, count_records
+
+REPORT: Final = "_report"
+_OWN: Final = (PART, CONTROL, KEEP)
+
+
+@dataclass(frozen=True)
+class StageStep:
+    """Stages the rows of a view for its sinks.
+
+    Attributes:
+        counts_records: Whether the rows are records of a source, not results of a window.
+        contract: A pandera schema as YAML, checked on every file.
+    """
+
+    view: str
+    sinks: tuple[SinkId, ...]
+    counts_records: bool
+    contract: str | None
+    attempt: CheckpointId
+    store: ObjectStore = field(repr=False)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write files; yield reports."""
+        kept: defaultdict[int, list[pa.RecordBatch]] = defaultdict(list)
+        for sequence, batch in enumerate(batches):
+            reports = batch.column(CONTROL).drop_null().to_pylist()
+            records = batch.filter(pc.is_null(batch.column(CONTROL)))
+            keep = pc.fill_null(records.column(KEEP), False)
+            if self.counts_records and records.num_rows:
+                part = records.column(PART)[0].as_py()
+                reports.append(count_records(self.view, part, sequence, keep))
+            rows = records.filter(keep)
+            for part in pc.unique(rows.column(PART)).to_pylist():
+                mine = rows.filter(pc.equal(rows.column(PART), part))
+                kept[part].append(mine.drop_columns(list(_OWN)))
+            if reports:
+                yield pa.RecordBatch.from_arrays([pa.array(reports)], names=[REPORT])
+        for part in sorted(kept):
+            try:
+                report = self._write(part, pa.Table.from_batches(kept[part]))
+            except LaminarError as error:
+                report = json.dumps(error.to_record())
+            yield pa.RecordBatch.from_arrays([pa.array([report])], names=[REPORT])
+
+    def _write(self, part: int, rows: pa.Table) -> str:
+        broken = broken_rules(self.contract, rows) if self.contract else []
+        data = file_bytes(rows)
+        name = FileName(f"{self.view}-{part:08d}.arrow")
+        files = []
+        for sink in self.sinks:
+            path = layout.staged_path(sink, name)
+            self.store.put(layout.checkpoint_key(self.attempt, path), data)
+            files.append((sink, path))
+        return json.dumps(
+            {
+                "staged": self.view,
+                "files": files,
+                "size_bytes": len(data),
+                "sha256": sha256(data),
+                "rows": rows.num_rows,
+                "schema": schema_fingerprint(rows.schema),
+                "broken": broken,
+            }
+        )
