@@ -28,7 +28,7 @@ demo: setup  ## Kill a pipeline, recover it, and show that nothing is lost or do
 
 test: setup  ## Run every test, real services included; coverage of the package >= 85 %
 	@$(PYTHON) -m infra install || echo "Its tests cannot run." >&2
-	@$(with_java) $(PYTHON) -m pytest tests --cov --cov-report= $(PYTEST_ARGS)
+	@$(with_java) $(PYTHON) -m pytest tests -n 2 --dist loadfile --cov --cov-report= $(PYTEST_ARGS)
 	@$(PYTHON) -m coverage report --fail-under=85
 
 check: lint types imports unit  ## All that needs no service: the first half of CI, under 3 minutes
