@@ -1,0 +1,93 @@
+"""What tasks report is sorted out, and checked against each other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from laminar_dagster.core.errors import ObjectMissing
+from laminar_dagster.core.ids import OperatorId, SinkId
+from laminar_dagster.spark.reports import sort_out
+
+
+def split(part: int = 0, **changes: Any) -> str:
+    report = {
+        "source": "s",
+        "part": part,
+        "read": 10,
+        "bytes": 100,
+        "passed": 7,
+        "late": 2,
+        "dead": 1,
+        "watermark": 5,
+        "files": [],
+    }
+    return json.dumps({**report, **changes})
+
+
+def tally(processed: int, filtered: int, sequence: int = 0) -> str:
+    return json.dumps(
+        {
+            "operator": "v",
+            "part": 0,
+            "sequence": sequence,
+            "processed": processed,
+            "filtered": filtered,
+        }
+    )
+
+
+FED = {OperatorId("v"): frozenset({"s"})}
+
+
+def test_what_adds_up_is_not_complained_of() -> None:
+    reports = sort_out([split(), tally(5, 2)])
+    assert reports.miscounts(FED, {"s": 1}) == ()
+    counts = reports.counts()
+    assert counts.is_balanced
+    assert (counts.read, counts.processed, counts.filtered) == (10, 5, 2)
+
+
+def test_a_report_that_came_two_ways_counts_once() -> None:
+    reports = sort_out([split(), split(), tally(3, 1), tally(3, 1), tally(2, 1, sequence=1)])
+    assert reports.miscounts(FED, {"s": 1}) == ()
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [split(), tally(5, 1)],
+        [split(), tally(5, 3)],
+        [split()],
+        [split(passed=8), tally(6, 2)],
+        [tally(0, 0)],
+    ],
+)
+def test_what_got_lost_or_doubled_is_found(texts: list[str]) -> None:
+    assert sort_out(texts).miscounts(FED, {"s": 1})
+
+
+def test_an_error_of_a_task_is_raised_under_its_name() -> None:
+    with pytest.raises(ObjectMissing) as caught:
+        sort_out([json.dumps(ObjectMissing("some/key").to_record()), split()])
+    assert caught.value.key == "some/key"
+
+
+def test_files_of_a_sink_are_in_the_order_of_their_names() -> None:
+    def staged(name: str) -> str:
+        report = {
+            "staged": "v",
+            "files": [["out", f"staged/out/{name}"]],
+            "size_bytes": 1,
+            "sha256": "0" * 64,
+            "rows": 1,
+            "schema": "x",
+            "broken": [f"{name} is odd"] if name == "b" else [],
+        }
+        return json.dumps(report)
+
+    reports = sort_out([staged("b"), staged("a")])
+    assert [file.path[-1] for file in reports.staged[SinkId("out")]] == ["a", "b"]
+    assert reports.broken == ("v: b is odd",)

@@ -1,0 +1,208 @@
+"""The steps of a window aggregate, without Spark: state, closing, folding, counting."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from laminar_dagster.config.model import Aggregate
+from laminar_dagster.core import layout
+from laminar_dagster.core.document import decode_part, encode_part
+from laminar_dagster.core.errors import ChecksumMismatch, LaminarError
+from laminar_dagster.core.ids import CheckpointId, EpochNumber, OperatorId
+from laminar_dagster.core.manifest import Origin, PartitionSnapshotEntry
+from laminar_dagster.spark.aggregates import partial_columns
+from laminar_dagster.spark.scan import CONTROL, PART
+from laminar_dagster.spark.state_chain import END, MAX_FILES, StateShape
+from laminar_dagster.spark.watermarks import Lane, SourceClock
+from laminar_dagster.spark.window_step import (
+    BUCKET,
+    CONTROL_BUCKET,
+    KEEP,
+    SEQUENCE,
+    TIME,
+    BucketStep,
+    PartialStep,
+)
+from laminar_dagster.testing.memory_store import MemoryStore
+
+OPERATOR = OperatorId("sums")
+COLUMNS = (
+    *partial_columns(Aggregate("_a0", "count", None), None),
+    *partial_columns(Aggregate("_a1", "sum", "x"), pa.int64()),
+)
+SHAPE = StateShape(OPERATOR, ("_k0",), COLUMNS)
+SCHEMA = pa.schema(
+    [
+        (BUCKET, pa.int64()),
+        (PART, pa.int64()),
+        (SEQUENCE, pa.int64()),
+        (CONTROL, pa.string()),
+        (END, pa.int64()),
+        ("_k0", pa.string()),
+        ("_a0", pa.int64()),
+        ("_a1", pa.int64()),
+    ]
+)
+OUT = pa.schema([each for each in SCHEMA if each.name not in (BUCKET, SEQUENCE)])
+SIZE = 10
+
+Rows = list[tuple[int, str, int]]
+
+
+def records(rows: Rows, watermark: int, *, keep: bool = True) -> pa.RecordBatch:
+    """Records as Spark hands them over, and the control row of their split."""
+    control = json.dumps({"source": "s", "part": 0, "watermark": watermark})
+    return pa.record_batch(
+        {
+            PART: pa.array([0] * len(rows) + [0], pa.int64()),
+            CONTROL: pa.array([None] * len(rows) + [control], pa.string()),
+            KEEP: pa.array([keep] * len(rows) + [False]),
+            TIME: pa.array([time for time, _, _ in rows] + [None], pa.int64()),
+            BUCKET: pa.array([0] * len(rows) + [None], pa.int64()),
+            "_k0": pa.array([key for _, key, _ in rows] + [None], pa.string()),
+            "_x1": pa.array([value for _, _, value in rows] + [None], pa.int64()),
+        }
+    )
+
+
+class Operator:
+    """One bucket, taken from epoch to epoch as the engine does it."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.files: tuple[PartitionSnapshotEntry, ...] = ()
+        self.watermark: int | None = None
+        self.epoch = 0
+
+    def run(self, rows: Rows, watermark: int) -> list[dict[str, Any]]:
+        self.epoch += 1
+        attempt = CheckpointId.from_parts(self.epoch, self.epoch)
+        step = PartialStep(SHAPE, SIZE, SIZE, 1, SCHEMA)
+        found = pa.Table.from_batches(list(step(iter([records(rows, watermark)]))))
+        bucket = found.filter(pa.compute.equal(found.column(BUCKET), 0))
+        take = BucketStep(
+            shape=SHAPE,
+            clocks=(SourceClock("s", self.watermark, (Lane(0, self.watermark, False),)),),
+            chains={0: tuple(encode_part(each) for each in self.files)},
+            schema=OUT,
+            attempt=attempt,
+            store=self.store,
+        )
+        out = take(bucket)
+        reports = [json.loads(text) for text in out.column(CONTROL).drop_null().to_pylist()]
+        errors = [report for report in reports if "kind" in report]
+        if errors:
+            raise LaminarError.from_record(errors[0])
+        here = Origin(checkpoint_id=attempt, epoch=EpochNumber(self.epoch))
+        entries = [
+            decode_part(encode_part(report["state"]), PartitionSnapshotEntry, "entry")
+            for report in reports
+        ]
+        self.files = tuple(
+            each if each.origin else structs.replace(each, origin=here) for each in entries
+        )
+        self.watermark = watermark
+        return [row for row in out.to_pylist() if row[CONTROL] is None]
+
+
+epochs = st.lists(
+    st.tuples(
+        st.lists(
+            st.tuples(st.integers(0, 60), st.sampled_from("ab"), st.integers(-9, 9)), max_size=8
+        ),
+        st.integers(0, 12),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@given(epochs)
+@settings(max_examples=60)
+def test_windows_close_once_with_everything_that_came(
+    story: list[tuple[list[tuple[int, str, int]], int]],
+) -> None:
+    operator = Operator()
+    expected: dict[tuple[int, str], list[int]] = defaultdict(list)
+    emitted: dict[tuple[int, str], tuple[int, int]] = {}
+    watermark = 0
+    for rows, step in story:
+        # Nothing that is late reaches the step.
+        coming = [(watermark + time, key, value) for time, key, value in rows]
+        for time, key, value in coming:
+            expected[time // SIZE * SIZE + SIZE, key].append(value)
+        watermark += step
+        for row in operator.run(coming, watermark):
+            window = (row[END], row["_k0"])
+            assert window not in emitted
+            assert row[END] <= watermark
+            emitted[window] = (row["_a0"], row["_a1"])
+        for entry in operator.files:
+            assert entry.event_time
+            assert entry.event_time[1] > watermark, "a file of closed windows is kept"
+        assert len(operator.files) <= MAX_FILES
+        assert [entry.is_incremental for entry in operator.files] == [
+            place > 0 for place in range(len(operator.files))
+        ]
+    assert emitted == {
+        window: (len(values), sum(values))
+        for window, values in expected.items()
+        if window[0] <= watermark
+    }
+
+
+def test_an_epoch_without_records_writes_nothing() -> None:
+    operator = Operator()
+    operator.run([(5, "a", 1)], 0)
+    before = {info.key for info in operator.store.list("checkpoints/")}
+    operator.run([], 0)
+    assert {info.key for info in operator.store.list("checkpoints/")} == before
+    assert [entry.origin and entry.origin.epoch for entry in operator.files] == [1]
+
+
+def test_a_large_old_file_is_not_rewritten_for_a_small_new_one() -> None:
+    operator = Operator()
+    operator.run([(1_000_000, f"key{n}", 1) for n in range(5000)], 0)
+    for _ in range(3 * MAX_FILES):
+        operator.run([(1_000_000, "key1", 1)], 0)
+    assert operator.files[0].origin
+    assert operator.files[0].origin.epoch == 1
+    rows = operator.run([], 2_000_000)
+    assert {row["_k0"]: row["_a0"] for row in rows}["key1"] == 3 * MAX_FILES + 1
+
+
+def test_damage_is_reported_by_name() -> None:
+    operator = Operator()
+    operator.run([(5, "a", 1)], 0)
+    (entry,) = operator.files
+    assert entry.origin
+    key = layout.checkpoint_key(entry.origin.checkpoint_id, entry.path)
+    operator.store.put(key, operator.store.read(key)[:-1])
+    with pytest.raises(ChecksumMismatch):
+        operator.run([], 100)
+
+
+def test_what_a_filter_drops_is_counted_and_goes_nowhere() -> None:
+    step = PartialStep(SHAPE, SIZE, SIZE, 2, SCHEMA)
+    batch = records([(1, "a", 1), (2, "b", 2)], 0, keep=False)
+    found = pa.Table.from_batches(list(step(iter([batch])))).to_pylist()
+    assert all(row[END] is None for row in found)
+    tallies = [json.loads(row[CONTROL]) for row in found if row[BUCKET] == CONTROL_BUCKET]
+    (tally,) = [each for each in tallies if "processed" in each]
+    assert (tally["processed"], tally["filtered"]) == (0, 2)
+    # Every bucket hears how far event time has come.
+    assert sorted(row[BUCKET] for row in found) == [-1, -1, 0, 1]
+
+
+def test_a_hopping_window_takes_a_record_several_times() -> None:
+    step = PartialStep(SHAPE, 10, 5, 1, SCHEMA)
+    found = pa.Table.from_batches(list(step(iter([records([(7, "a", 3)], 0)])))).to_pylist()
+    assert sorted(row[END] for row in found if row[END] is not None) == [10, 15]
