@@ -48,8 +48,9 @@ imports: $(ENV)  ## Layers: import-linter
 	@.venv/bin/lint-imports --no-logo
 
 unit: setup  ## Unit tests; branch coverage of core >= 95 %
-	@$(with_java) $(PYTHON) -m pytest tests/unit -n 2 --cov=laminar_dagster/core --cov-report= $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest tests/unit/core -n 2 --cov=laminar_dagster/core --cov-report= $(PYTEST_ARGS)
 	@$(PYTHON) -m coverage report --include='laminar_dagster/core/*' --fail-under=95
+	@$(PYTHON) -m pytest tests/unit --ignore=tests/unit/core -n 2 $(PYTEST_ARGS)
 
 lock:  ## Resolve the dependencies anew into requirements.lock
 	@infra/bootstrap.sh lock
