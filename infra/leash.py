@@ -40,6 +40,9 @@ def main(arguments: list[str]) -> None:
     parent, user, *command = arguments
     if user != "-":
         become_user(user)
+    # A shell that starts us in the background leaves these ignored, and `stop` relies on them.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     # After the change of user, which clears the setting.
     if parent != "0":
         die_with(int(parent))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -12,6 +13,10 @@ pytest_plugins = (
     "tests.services.faulty_wire",
     "tests.services.spark",
 )
+
+# A shell that starts the tests in the background has them ignore these, and children inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 # A deadline per example fails on a busy machine, not on a bug. A failure prints how to replay it.
 settings.register_profile("dev", deadline=None, print_blob=True)
