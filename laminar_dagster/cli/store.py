@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from pathlib import Path
-from typing import Final
-from urllib.parse import unquote, urlsplit
 
 import click
 
 from laminar_dagster.cli.options import STORE_VARIABLE
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.runtime.checkpoints import CheckpointStore
-
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-# Also a secret with a '/' in it, which would end up as a part of the path.
-_CREDENTIALS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#:]*:[^?#]*@")
 
 
 def open_checkpoints(ctx: click.Context, url: str | None) -> CheckpointStore:
@@ -30,7 +23,7 @@ def open_checkpoints(ctx: click.Context, url: str | None) -> CheckpointStore:
         InvalidConfig: There is no such store.
     """
     # Imported here: with the adapters come their clients.
-    from laminar_dagster.stores.url import open_store
+    from laminar_dagster.stores.url import local_folder, open_store
 
     if url is None:
         url = _of_group(ctx)
@@ -39,38 +32,17 @@ def open_checkpoints(ctx: click.Context, url: str | None) -> CheckpointStore:
     if url is None:
         problem, advice = "none is given", f"give --store URL, or set {STORE_VARIABLE}"
         raise InvalidConfig("store", problem, advice)
-    if _CREDENTIALS.match(url):
-        advice = "leave them to the environment, a profile or a role"
-        raise InvalidConfig("store", "the address holds credentials", advice)
-    folder = _local_folder(url, ctx.meta.get("laminar.project", Path()))
-    if folder is None:
-        return CheckpointStore(open_store(url))
-    _require_folder(folder)
-    return CheckpointStore(open_store(str(folder)))
+    project = ctx.meta.get("laminar.project", Path())
+    folder = local_folder(url, project)
+    if folder is not None:
+        _require_folder(folder)
+    return CheckpointStore(open_store(url, project))
 
 
 def _of_group(ctx: click.Context) -> str | None:
     """What stands before the command: ``laminar checkpoints --store URL list``."""
     above = ctx.parent
     return above.params.get("store") if above else None
-
-
-def _local_folder(url: str, project: Path) -> Path | None:
-    """The absolute path of a local store; None for an address that is another's to understand."""
-    if not url:
-        return None
-    if not _SCHEME.match(url):
-        return Path(os.path.abspath(project / os.path.expanduser(url)))
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return None
-    if not url.lower().startswith("file://") or parts.netloc not in ("", "localhost"):
-        return None
-    if not parts.path or parts.query or parts.fragment:
-        return None
-    # A name that is not UTF-8 must not become another name.
-    return Path(os.path.abspath(unquote(parts.path, errors="surrogateescape")))
 
 
 def _require_folder(folder: Path) -> None:

@@ -35,38 +35,51 @@ def open_store(url: str, base: Path = Path()) -> ObjectStore:
             repeating the address, which may hold a secret.
         StoreUnavailable: The folder of a local store cannot be made.
     """
-    match = _SCHEME.match(url)
-    if match is None:
-        if not url:
-            raise InvalidConfig(_WHERE, "it is empty", "use file:///path or s3://bucket/prefix")
-        return LocalStore(base / os.path.expanduser(url))
-    scheme = match[1].lower()
-    if scheme not in _SCHEMES:
-        nearest = _nearest(scheme, _SCHEMES)
-        raise InvalidConfig(_WHERE, f"there is no scheme {match[1]!r}", f"use {nearest}://")
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        # The exception's own text repeats the address.
-        raise InvalidConfig(_WHERE, "it cannot be taken apart") from None
-    if not url[match.end() :].startswith("//"):
-        raise InvalidConfig(_WHERE, f"'{scheme}:' must be followed by '//'")
-    # Also a secret with a slash in it, which would pass for a part of the path.
-    if "@" in parts.netloc or (scheme == "s3" and ":" in parts.netloc):
-        raise InvalidConfig(_WHERE, "it holds credentials", _CREDENTIALS)
-    if parts.fragment:
-        raise InvalidConfig(_WHERE, "it has a '#'", "write %23 for a '#' in a name")
-    return _open_local(parts) if scheme == "file" else _open_s3(parts)
+    folder = local_folder(url, base)
+    return _open_s3(_parts(url)) if folder is None else LocalStore(folder)
 
 
-def _open_local(parts: SplitResult) -> ObjectStore:
+def local_folder(url: str, base: Path = Path()) -> Path | None:
+    """The absolute path of a local store, without making it; None for a store elsewhere.
+
+    Raises:
+        InvalidConfig: As ``open_store``.
+    """
+    if not url:
+        raise InvalidConfig(_WHERE, "it is empty", "use file:///path or s3://bucket/prefix")
+    if not _SCHEME.match(url):
+        return Path(os.path.abspath(base / os.path.expanduser(url)))
+    parts = _parts(url)
+    if parts.scheme != "file":
+        return None
     if parts.netloc not in ("", "localhost"):
         raise InvalidConfig(_WHERE, "a file: URL with a host", "use three slashes: file:///path")
     if parts.query:
         raise InvalidConfig(_WHERE, "a file: URL takes no options", "write %3F for a '?' in a name")
     if not parts.path:
         raise InvalidConfig(_WHERE, "it has no path", "use file:///path")
-    return LocalStore(Path(unquote(parts.path, errors="surrogateescape")))
+    # A name that is not UTF-8 must not become another name.
+    return Path(os.path.abspath(unquote(parts.path, errors="surrogateescape")))
+
+
+def _parts(url: str) -> SplitResult:
+    scheme, colon, rest = url.partition(":")
+    if scheme.lower() not in _SCHEMES:
+        nearest = _nearest(scheme.lower(), _SCHEMES)
+        raise InvalidConfig(_WHERE, f"there is no scheme {scheme!r}", f"use {nearest}://")
+    if not rest.startswith("//"):
+        raise InvalidConfig(_WHERE, f"'{scheme}{colon}' must be followed by '//'")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        # The exception's own text repeats the address.
+        raise InvalidConfig(_WHERE, "it cannot be taken apart") from None
+    # Also a secret with a slash in it, of which the first half stands here.
+    if "@" in parts.netloc or (parts.scheme == "s3" and ":" in parts.netloc):
+        raise InvalidConfig(_WHERE, "it holds credentials", _CREDENTIALS)
+    if parts.fragment:
+        raise InvalidConfig(_WHERE, "it has a '#'", "write %23 for a '#' in a name")
+    return parts
 
 
 def _open_s3(parts: SplitResult) -> ObjectStore:
