@@ -21,7 +21,7 @@ from laminar_dagster.sources.file_source import FileSource
 from laminar_dagster.stores.url import open_store
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from laminar_dagster.spark.session import SessionFactory
 
 SOURCES: Final[Mapping[str, Callable[[SourceTable, Path], Source]]] = {
     "file": FileSource.from_table,
@@ -37,7 +37,7 @@ def known_connectors() -> Connectors:
     return Connectors(sources=dict.fromkeys(SOURCES, ("*",)), sinks=dict.fromkeys(SINKS, ("*",)))
 
 
-def assemble(model: PipelineModel, project: Path, session: Callable[[], SparkSession]) -> Pipeline:
+def assemble(model: PipelineModel, project: Path, session: SessionFactory) -> Pipeline:
     """Put a pipeline together.
 
     Args:

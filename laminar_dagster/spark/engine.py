@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
 from msgspec import structs
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, StructType
 
@@ -34,6 +33,7 @@ from laminar_dagster.core.ports import EpochOutput, ObjectStore, Source
 from laminar_dagster.spark.compiler import Compiler
 from laminar_dagster.spark.reports import EpochReports, sort_out
 from laminar_dagster.spark.scan import Scan, Split
+from laminar_dagster.spark.session import SessionFactory
 from laminar_dagster.spark.watermarks import Lane, SourceClock, earliest
 
 PIECES_PER_LANE: Final = 10_000
@@ -50,7 +50,7 @@ class SparkEngine:
     model: PipelineModel
     store: ObjectStore
     sources: Mapping[SourceId, Source]
-    session: Callable[[], SparkSession] = field(repr=False)
+    session: SessionFactory = field(repr=False)
 
     def compute(
         self, plan: EpochPlan, parent: CheckpointManifest | None, attempt: CheckpointId

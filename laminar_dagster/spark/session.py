@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyspark.sql import SparkSession
+
+SessionFactory = Callable[[], SparkSession]
 
 _DEFAULTS: Final[Mapping[str, str]] = {
     "spark.master": "local[*]",
