@@ -36,11 +36,8 @@ class SinkFact:
 class EpochFacts:
     """What is known of an epoch; ``latest`` is read first, then the ledgers, then ``newest``.
 
-    Attributes:
-        latest: The epoch ``_latest`` points at; 0 before the first.
-        newest: The newest epoch with a manifest.
-        winner: The attempt that ``prepared.json`` names.
-        attempt: This process's own finished attempt; ``gate`` is its verdict.
+    ``latest`` is where ``_latest`` points, ``newest`` the newest epoch with a manifest, ``winner``
+    whom ``prepared.json`` names; ``attempt`` is this process's own, and ``gate`` its verdict.
     """
 
     epoch: EpochNumber
