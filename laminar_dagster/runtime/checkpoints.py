@@ -7,7 +7,7 @@ validated. Writing decodes its own bytes first, so that nothing is written that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.document import MAX_DOCUMENT_BYTES, Document, checksum, decode, encode
@@ -29,20 +29,26 @@ from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
 from laminar_dagster.core.recovery import Candidate
 
 DocumentT = TypeVar("DocumentT", bound=Document)
+_REMEMBERED: Final = 64
 
 
 class CheckpointStore:
-    """Reads and writes a pipeline's documents in an object store."""
+    """Reads and writes a pipeline's documents in an object store.
+
+    Plans, prepared records and manifests never change, so the last few that were read or written
+    are remembered: finding out how far an epoch is would otherwise read them after every step.
+    """
 
     def __init__(self, store: ObjectStore) -> None:
         """Work on a store; ``store.probe()`` is the caller's to call once."""
         self.objects = store
+        self._remembered: dict[str, Document] = {}
 
     # --- epochs ---------------------------------------------------------------------------------
 
     def plan(self, epoch: EpochNumber) -> EpochPlan | None:
         """The plan of an epoch, if there is one."""
-        return self._read(layout.plan_key(epoch), EpochPlan)
+        return self._read_fixed(layout.plan_key(epoch), EpochPlan)
 
     def create_plan(self, plan: EpochPlan) -> None:
         """Fix a plan.
@@ -54,7 +60,7 @@ class CheckpointStore:
 
     def prepared(self, epoch: EpochNumber) -> Prepared | None:
         """The record of an epoch's winner, if there is one."""
-        prepared = self._read(layout.prepared_key(epoch), Prepared)
+        prepared = self._read_fixed(layout.prepared_key(epoch), Prepared)
         if prepared:
             prepared.manifest.validate()
         return prepared
@@ -110,7 +116,7 @@ class CheckpointStore:
 
     def manifest(self, checkpoint: CheckpointId) -> CheckpointManifest | None:
         """The manifest of a checkpoint, or None when the checkpoint does not exist."""
-        manifest = self._read(layout.manifest_key(checkpoint), CheckpointManifest)
+        manifest = self._read_fixed(layout.manifest_key(checkpoint), CheckpointManifest)
         return _checked(manifest, checkpoint) if manifest else None
 
     def parent(self, parent: ParentCheckpoint) -> CheckpointManifest:
@@ -203,6 +209,21 @@ class CheckpointStore:
             return None
         return decode(data, kind, key)
 
+    def _read_fixed(self, key: str, kind: type[DocumentT]) -> DocumentT | None:
+        """A document that never changes once it exists."""
+        known = self._remembered.get(key)
+        if isinstance(known, kind):
+            return known
+        found = self._read(key, kind)
+        if found:
+            self._remember(key, found)
+        return found
+
+    def _remember(self, key: str, document: Document) -> None:
+        self._remembered[key] = document
+        while len(self._remembered) > _REMEMBERED:
+            self._remembered.pop(next(iter(self._remembered)), None)
+
     def _create(self, key: str, document: Document) -> None:
         data = encode(document)
         decode(data, type(document), key)
@@ -212,6 +233,7 @@ class CheckpointStore:
             # The same text may be wrapped in other bytes by another version of zlib.
             if self._read(key, type(document)) != document:
                 raise
+        self._remember(key, document)
 
 
 def _checked(manifest: CheckpointManifest, checkpoint: CheckpointId) -> CheckpointManifest:

@@ -339,4 +339,4 @@ def test_a_manifest_that_was_swapped_is_noticed(world: World, store: ObjectStore
     first, second = sorted(pipeline.checkpoints.checkpoint_ids())
     store.put(layout.manifest_key(second), store.read(layout.manifest_key(first)))
     with pytest.raises(InvalidManifest):
-        EpochRunner(pipeline).run()
+        world.runner(store).run()
