@@ -179,7 +179,8 @@ class Compiler:
         records = self._arguments(self._filtered(source, query.where), query)
         shape, schema = self._shape(records, query, operator)
         self.operators[operator] = shape
-        self.fed_by[operator] = self._sources_of(query)
+        if not self._has_window(query.source):
+            self.fed_by[operator] = self._sources_of(query)
         step = PartialStep(
             shape=shape,
             size=query.window.size_micros,
@@ -276,7 +277,7 @@ class Compiler:
         """One row for each bucket, so that windows close also where no record came."""
         return self.spark.range(self.buckets).selectExpr(f"id AS {BUCKET}")
 
-    def _has_window(self, query: Query) -> bool:
+    def _has_window(self, query: Relation) -> bool:
         """Whether what comes out are results of windows, here or in a view below."""
         views = {view.name: view for view in self.model.views}
         if any(isinstance(each, WindowAggregate) for each in _below(query)):
@@ -293,7 +294,7 @@ class Compiler:
         return frozenset(found)
 
 
-def inputs_of(query: Query) -> Iterator[str]:
+def inputs_of(query: Relation) -> Iterator[str]:
     """The sources and views that a query reads, each as often as it does."""
     for relation in _below(query):
         if isinstance(relation, TableInput):

@@ -159,7 +159,7 @@ class SparkEngine:
                 for sink in plan.sinks
             ),
             dead_letters=_dead_letters(reports),
-            counts=reports.counts(),
+            counts=reports.counts(compiler.fed_by),
             watermark=earliest(source.watermark for source in sources),
             violations=(*reports.broken, *reports.miscounts(compiler.fed_by, splits)),
         )

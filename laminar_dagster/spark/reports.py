@@ -51,14 +51,17 @@ class EpochReports:
         """The reports on one source."""
         return tuple(split for split in self.splits if split.source == source)
 
-    def counts(self) -> RecordCounts:
+    def counts(self, takers: Iterable[OperatorId]) -> RecordCounts:
         """The accounting of the epoch.
 
         Where several views read a source, a record counts as filtered by the one that filtered
         least; ``miscounts`` checks each of them.
+
+        Args:
+            takers: The operators that take records, and not the results of windows.
         """
         passed = sum(split.passed for split in self.splits)
-        filtered = min((tally.filtered for tally in self.tallies.values()), default=0)
+        filtered = min((self.tallies.get(each, Tally()).filtered for each in takers), default=0)
         return RecordCounts(
             read=sum(split.read for split in self.splits),
             processed=passed - filtered,

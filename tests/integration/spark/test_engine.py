@@ -172,6 +172,26 @@ def test_hopping_windows_count_a_record_in_each(project: Project, build: Build) 
     assert found == expected
 
 
+def test_a_window_over_the_results_of_a_window(project: Project, build: Build) -> None:
+    project.write(
+        large="SELECT window_start AS at, COUNT(*) AS pages, SUM(clicks) AS twice FROM per_minute"
+        " GROUP BY TUMBLE(minute, INTERVAL '2' MINUTE)"
+    )
+    project.append("a.ndjson", random_records(random.Random(8), 900))
+    run_until_done(build(limits=Admission(max_records=130)))
+    expected: dict[float, int] = {}
+    for (_, minute), row in project.expected().items():
+        begin = minute.timestamp() // 120 * 120
+        if begin + 120 <= project.watermark().timestamp():
+            expected[begin] = expected.get(begin, 0) + row[0]
+    found = {
+        datetime.fromisoformat(str(at).replace("Z", "+00:00")).timestamp(): total
+        for at, total in project.query("SELECT at, twice FROM large")
+    }
+    assert found == expected
+    assert len(expected) > 1
+
+
 def test_a_broken_contract_publishes_nothing(project: Project, build: Build) -> None:
     folder = project.root / "dbt_like_configs" / "clicks" / "contracts"
     folder.mkdir()

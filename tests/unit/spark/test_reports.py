@@ -45,7 +45,7 @@ FED = {OperatorId("v"): frozenset({"s"})}
 def test_what_adds_up_is_not_complained_of() -> None:
     reports = sort_out([split(), tally(5, 2)])
     assert reports.miscounts(FED, {"s": 1}) == ()
-    counts = reports.counts()
+    counts = reports.counts(FED)
     assert counts.is_balanced
     assert (counts.read, counts.processed, counts.filtered) == (10, 5, 2)
 
