@@ -31,7 +31,7 @@ from laminar_dagster.runtime.verification import verify_checkpoint
 from laminar_dagster.stores.local import LocalStore
 
 HOME = Path(".laminar") / "demo"
-RECORDS = 20_000
+RECORDS = 40_000
 EPOCHS = RECORDS // RECORDS_PER_EPOCH
 KILLS = 15
 
@@ -78,7 +78,7 @@ def main() -> int:
         while True:
             worker = subprocess.Popen([sys.executable, "-m", __spec__.name, "worker"])
             try:
-                worker.wait(None if kills == KILLS else random.uniform(0.5, 1.2))
+                worker.wait(None if kills == KILLS else random.uniform(0.4, 0.8))
             except subprocess.TimeoutExpired:
                 worker.send_signal(signal.SIGKILL)
                 worker.wait()

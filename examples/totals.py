@@ -19,7 +19,7 @@ from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.testing.memory_pipeline import MemoryEngine, MemoryLog, MemorySource
 
-RECORDS_PER_EPOCH = 500
+RECORDS_PER_EPOCH = 400
 
 
 class TotalsSink:
