@@ -47,10 +47,10 @@ types: $(ENV)  ## Types: mypy --strict on the package and all that surrounds it
 imports: $(ENV)  ## Layers: import-linter
 	@.venv/bin/lint-imports --no-logo
 
-unit: setup  ## Unit tests; branch coverage of core >= 95 %
-	@$(PYTHON) -m pytest tests/unit/core -n 2 --cov=laminar_dagster/core --cov-report= $(PYTEST_ARGS)
+unit: setup  ## Unit tests but the slow ones; branch coverage of core >= 95 %
+	@$(PYTHON) -m pytest tests/unit/core -m 'not slow' -n 2 --cov=laminar_dagster/core --cov-report= $(PYTEST_ARGS)
 	@$(PYTHON) -m coverage report --include='laminar_dagster/core/*' --fail-under=95
-	@$(PYTHON) -m pytest tests/unit --ignore=tests/unit/core -n 2 $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest tests/unit --ignore=tests/unit/core -m 'not slow' -n 2 $(PYTEST_ARGS)
 
 lock:  ## Resolve the dependencies anew into requirements.lock
 	@infra/bootstrap.sh lock

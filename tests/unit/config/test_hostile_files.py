@@ -17,6 +17,8 @@ from laminar_dagster.config.statements import run_statement
 from laminar_dagster.core.errors import LaminarError
 from tests.unit.config.folders import CONFIG, SOURCES, load, mistakes, write
 
+pytestmark = pytest.mark.slow
+
 SOON = 20.0
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(

@@ -20,6 +20,8 @@ from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
 from tests.unit.core.samples import checkpoint, manifest
 
+pytestmark = pytest.mark.slow
+
 KINDS: list[type[Document]] = [
     AttemptRecord,
     CheckpointManifest,

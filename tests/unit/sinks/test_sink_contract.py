@@ -18,6 +18,8 @@ from laminar_dagster.sinks.sqlite_sink import SqliteSink
 from laminar_dagster.testing.sink_contract import Mode, Row, SinkContract, SinkPlace
 from tests.unit.sinks.staging import encode
 
+pytestmark = pytest.mark.slow
+
 PIPELINE = PipelineName("clicks")
 
 

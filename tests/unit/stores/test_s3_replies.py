@@ -24,6 +24,8 @@ from laminar_dagster.stores.read_back import Backoff
 from laminar_dagster.stores.s3 import S3Store
 from tests.unit.stores.fake_s3 import Answer, Behaviour, fake_s3
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Behaviour]]:
