@@ -183,11 +183,15 @@ class CheckpointManifest(Document, frozen=True, kw_only=True):
         require_utc("started_at", self.started_at)
         require_utc("completed_at", self.completed_at)
 
+    def origin_of(self, part: PartitionSnapshotEntry) -> Origin:
+        """Who wrote a state file: an earlier checkpoint, or this one."""
+        return part.origin or Origin(checkpoint_id=self.checkpoint_id, epoch=self.epoch)
+
     def files(self) -> Iterator[tuple[str, int, str]]:
         """The key, size and SHA-256 of every file the checkpoint consists of."""
         for operator in self.operators:
             for part in operator.partitions:
-                home = part.origin.checkpoint_id if part.origin else self.checkpoint_id
+                home = self.origin_of(part).checkpoint_id
                 yield layout.checkpoint_key(home, part.path), part.size_bytes, part.sha256
         written = [entry.files for entry in self.sinks]
         written += [entry.files for entry in self.dead_letters]
@@ -292,7 +296,7 @@ def _check_chains(manifest: CheckpointManifest, operator: OperatorSnapshotEntry)
             if problem:
                 where = f"operator {operator.operator_id}, partition {partition}"
                 raise InvalidManifest(manifest.checkpoint_id, f"{where}: {problem}")
-            epoch = part.origin.epoch if part.origin else manifest.epoch
+            epoch = manifest.origin_of(part).epoch
 
 
 def _problem_of_file(
@@ -302,7 +306,7 @@ def _problem_of_file(
         return "a file of this checkpoint is said to be of an earlier one"
     if part.origin and part.origin.epoch >= manifest.epoch:
         return f"a file is of epoch {part.origin.epoch}, which is not earlier"
-    if (part.origin.epoch if part.origin else manifest.epoch) <= below:
+    if manifest.origin_of(part).epoch <= below:
         return "files are not in epoch order"
     if not part.is_incremental and below != GENESIS:
         return "a full file stands above others"

@@ -232,12 +232,12 @@ class RecoveryPlan(Record, frozen=True, kw_only=True):
                     operator_id=entry.operator_id,
                     partition_id=part.partition_id,
                     key=layout.checkpoint_key(
-                        part.origin.checkpoint_id if part.origin else manifest.checkpoint_id,
+                        manifest.origin_of(part).checkpoint_id,
                         part.path,
                     ),
                     size_bytes=part.size_bytes,
                     sha256=part.sha256,
-                    epoch=part.origin.epoch if part.origin else manifest.epoch,
+                    epoch=manifest.origin_of(part).epoch,
                     is_incremental=part.is_incremental,
                 )
                 for entry in manifest.operators

@@ -52,7 +52,8 @@ from laminar_dagster.spark.window_step import (
 )
 
 _EPOCH_TIME: Final = re.compile(r"\bepoch_time\s*\(\s*\)", re.IGNORECASE)
-_PARTS_APART: Final = 10_000_000
+# More than any source has parts: files are named after parts, and must not share a name.
+_PARTS_APART: Final = 1_000_000_000_000
 _LIVE: Final = f"({KEEP} AND {CONTROL} IS NULL)"
 
 

@@ -22,7 +22,6 @@ from laminar_dagster.core.manifest import (
     CheckpointManifest,
     DeadLetterEntry,
     OperatorSnapshotEntry,
-    Origin,
     PartitionSnapshotEntry,
     SinkEntry,
     SourceOffsetEntry,
@@ -227,12 +226,11 @@ def _chains(
     """The parent's state files, each with its origin written down."""
     if parent is None:
         return {}
-    here = Origin(checkpoint_id=parent.checkpoint_id, epoch=parent.epoch)
     chains: dict[OperatorId, dict[int, tuple[PartitionSnapshotEntry, ...]]] = {}
     for operator in parent.operators:
         buckets: defaultdict[int, tuple[PartitionSnapshotEntry, ...]] = defaultdict(tuple)
         for entry in operator.partitions:
-            owned = entry if entry.origin else structs.replace(entry, origin=here)
+            owned = structs.replace(entry, origin=parent.origin_of(entry))
             buckets[entry.partition_id] = (*buckets[entry.partition_id], owned)
         chains[operator.operator_id] = dict(buckets)
     return chains

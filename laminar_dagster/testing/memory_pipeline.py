@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from msgspec import structs
+
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import (
     CommitOutcomeUnknown,
@@ -35,7 +37,6 @@ from laminar_dagster.core.manifest import (
     CheckpointManifest,
     FileEntry,
     OperatorSnapshotEntry,
-    Origin,
     PartitionSnapshotEntry,
     RecordCounts,
     SinkEntry,
@@ -203,7 +204,7 @@ class MemoryEngine:
 
     def _added(self, entry: PartitionSnapshotEntry, parent: CheckpointManifest | None) -> int:
         assert parent is not None
-        home = entry.origin.checkpoint_id if entry.origin else parent.checkpoint_id
+        home = parent.origin_of(entry).checkpoint_id
         data = self.store.read(layout.checkpoint_key(home, entry.path))
         assert hashlib.sha256(data).hexdigest() == entry.sha256
         return int(json.loads(data))
@@ -249,19 +250,10 @@ def _chains_of(
     chains: defaultdict[PartitionId, list[PartitionSnapshotEntry]] = defaultdict(list)
     if parent is None:
         return chains
-    here = Origin(checkpoint_id=parent.checkpoint_id, epoch=parent.epoch)
     for operator in parent.operators:
         for entry in operator.partitions:
-            chains[entry.partition_id].append(
-                PartitionSnapshotEntry(
-                    partition_id=entry.partition_id,
-                    path=entry.path,
-                    size_bytes=entry.size_bytes,
-                    sha256=entry.sha256,
-                    is_incremental=entry.is_incremental,
-                    origin=entry.origin or here,
-                )
-            )
+            owned = structs.replace(entry, origin=parent.origin_of(entry))
+            chains[entry.partition_id].append(owned)
     return chains
 
 

@@ -223,7 +223,7 @@ def _state_row(manifest: CheckpointManifest, part: PartitionSnapshotEntry) -> tu
         part.path,
         wording.size(part.size_bytes),
         "" if part.rows is None else f"{part.rows:,}",
-        str(part.origin.epoch if part.origin else manifest.epoch),
+        str(manifest.origin_of(part).epoch),
         between,
         wording.short_hash(part.sha256),
     )

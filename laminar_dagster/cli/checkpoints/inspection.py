@@ -131,7 +131,7 @@ def _without(
     """The manifest without the state files that were read for another checkpoint already."""
 
     def is_new(part: PartitionSnapshotEntry) -> bool:
-        home = part.origin.checkpoint_id if part.origin else manifest.checkpoint_id
+        home = manifest.origin_of(part).checkpoint_id
         return (layout.checkpoint_key(home, part.path), part.size_bytes, part.sha256) not in known
 
     return structs.replace(
