@@ -78,7 +78,7 @@ class Compiler:
     attempt: CheckpointId
     store: ObjectStore = field(repr=False)
     operators: dict[OperatorId, StateShape] = field(default_factory=dict)
-    fed_by: dict[OperatorId, frozenset[str]] = field(default_factory=dict)
+    fed_by: dict[OperatorId, tuple[str, ...]] = field(default_factory=dict)
     cached: list[DataFrame] = field(default_factory=list)
     _frames: dict[str, DataFrame] = field(default_factory=dict)
 
@@ -193,7 +193,7 @@ class Compiler:
         bucket_schema = _without(schema, BUCKET, SEQUENCE)
         bucket_step = BucketStep(
             shape=shape,
-            clocks=tuple(self.clocks[name] for name in sorted(self._sources_of(view.query))),
+            clocks=tuple(self.clocks[name] for name in sorted(set(self._sources_of(view.query)))),
             chains={
                 bucket: tuple(encode_part(entry) for entry in entries)
                 for bucket, entries in self.chains.get(operator, {}).items()
@@ -286,13 +286,14 @@ class Compiler:
         below = (views[OperatorId(name)] for name in inputs_of(query) if name in views)
         return any(self._has_window(view.query) for view in below)
 
-    def _sources_of(self, query: Query) -> frozenset[str]:
-        """The sources that feed a query, through other views as well."""
+    def _sources_of(self, query: Query) -> tuple[str, ...]:
+        """The sources that feed a query, through other views too, each as often as it is read."""
         views = {view.name: view for view in self.model.views}
-        found: set[str] = set()
+        found: list[str] = []
         for name in inputs_of(query):
-            found |= self._sources_of(views[OperatorId(name)].query) if name in views else {name}
-        return frozenset(found)
+            below = views.get(OperatorId(name))
+            found += self._sources_of(below.query) if below else (name,)
+        return tuple(found)
 
 
 def inputs_of(query: Relation) -> Iterator[str]:

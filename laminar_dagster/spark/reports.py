@@ -51,17 +51,19 @@ class EpochReports:
         """The reports on one source."""
         return tuple(split for split in self.splits if split.source == source)
 
-    def counts(self, takers: Iterable[OperatorId]) -> RecordCounts:
+    def counts(self, fed_by: Mapping[OperatorId, tuple[str, ...]]) -> RecordCounts:
         """The accounting of the epoch.
 
         Where several views read a source, a record counts as filtered by the one that filtered
         least; ``miscounts`` checks each of them.
 
         Args:
-            takers: The operators that take records, and not the results of windows.
+            fed_by: As for ``miscounts``.
         """
         passed = sum(split.passed for split in self.splits)
-        filtered = min((self.tallies.get(each, Tally()).filtered for each in takers), default=0)
+        filtered = sum(
+            self._dropped(source, fed_by) for source in {split.source for split in self.splits}
+        )
         return RecordCounts(
             read=sum(split.read for split in self.splits),
             processed=passed - filtered,
@@ -70,13 +72,22 @@ class EpochReports:
             late=sum(split.late for split in self.splits),
         )
 
+    def _dropped(self, source: str, fed_by: Mapping[OperatorId, tuple[str, ...]]) -> int:
+        passed = sum(split.passed for split in self.of(source))
+        kept = [
+            self.tallies.get(operator, Tally()).processed
+            for operator, sources in fed_by.items()
+            if set(sources) == {source}
+        ]
+        return max(0, passed - max(kept, default=passed))
+
     def miscounts(
-        self, fed_by: Mapping[OperatorId, frozenset[str]], splits: Mapping[str, int]
+        self, fed_by: Mapping[OperatorId, tuple[str, ...]], splits: Mapping[str, int]
     ) -> tuple[str, ...]:
         """Where what was read is not what arrived.
 
         Args:
-            fed_by: The sources of each operator that takes records.
+            fed_by: The sources of each operator that takes records, each as often as it is read.
             splits: How many splits each source was cut into.
         """
         wrong = [

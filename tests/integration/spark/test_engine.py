@@ -172,6 +172,20 @@ def test_hopping_windows_count_a_record_in_each(project: Project, build: Build) 
     assert found == expected
 
 
+def test_both_parts_of_a_union_arrive(project: Project, build: Build) -> None:
+    project.write(
+        large="SELECT page, amount AS twice, at FROM clicks WHERE amount > 0.9"
+        " UNION ALL SELECT upper(page) AS page, amount * 2 AS twice, at FROM clicks"
+    )
+    project.append("a.ndjson", random_records(random.Random(9), 150))
+    project.append("b.ndjson", random_records(random.Random(10), 150))
+    run_until_done(build(limits=Admission(max_records=80)))
+    found = [(str(p), float(str(t))) for p, t in project.query("SELECT page, twice FROM large")]
+    kept = [(each.page, each.amount) for each in project.on_time() if each.amount > 0.9]
+    both = [(each.page.upper(), each.amount * 2) for each in project.on_time()]
+    assert sorted(found) == sorted(kept + both)
+
+
 def test_a_window_over_the_results_of_a_window(project: Project, build: Build) -> None:
     project.write(
         large="SELECT window_start AS at, COUNT(*) AS pages, SUM(clicks) AS twice FROM per_minute"

@@ -39,7 +39,7 @@ def tally(processed: int, filtered: int, sequence: int = 0) -> str:
     )
 
 
-FED = {OperatorId("v"): frozenset({"s"})}
+FED = {OperatorId("v"): ("s",)}
 
 
 def test_what_adds_up_is_not_complained_of() -> None:
@@ -48,6 +48,15 @@ def test_what_adds_up_is_not_complained_of() -> None:
     counts = reports.counts(FED)
     assert counts.is_balanced
     assert (counts.read, counts.processed, counts.filtered) == (10, 5, 2)
+
+
+def test_a_source_that_is_read_twice_is_counted_twice_by_its_reader_alone() -> None:
+    reports = sort_out([split(), tally(9, 5)])
+    assert reports.miscounts(FED, {"s": 1})
+    twice = {OperatorId("v"): ("s", "s")}
+    assert reports.miscounts(twice, {"s": 1}) == ()
+    assert reports.counts(twice).is_balanced
+    assert reports.counts(twice).filtered == 0
 
 
 def test_a_report_that_came_two_ways_counts_once() -> None:
