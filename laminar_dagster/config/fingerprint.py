@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from laminar_dagster.config.model import (
     Column,
-    Query,
     Relation,
     Select,
     SourceTable,
@@ -88,33 +87,11 @@ def fingerprint(
     content = {
         "version": FINGERPRINT_VERSION,
         "sources": {str(each.source_id): _source(each) for each in sources},
-        "views": {str(each.name): _query(each.query) for each in views},
+        "views": {str(each.name): describe_query(each.query) for each in views},
         "buckets": buckets,
         "spark": {key: value for key, value in spark.items() if _changes_results(key)},
     }
     return _hashed(content)
-
-
-def operator_fingerprint(
-    view: View, sources: Iterable[SourceTable], views: Iterable[View], buckets: int
-) -> str | None:
-    """SHA-256 over what a view's state depends on; None for a view without state.
-
-    That is every window with its keys, aggregates and filter, and all they read; not HAVING and the
-    columns of the output, which are computed from the state when a window closes.
-    """
-    if not any(isinstance(each, WindowAggregate) for each in relations(view.query)):
-        return None
-    by_name = {str(each.source_id): each for each in sources}
-    views_by_name = {str(each.name): each for each in views}
-    return _hashed(
-        {
-            "version": FINGERPRINT_VERSION,
-            "buckets": buckets,
-            "state": _state(view.query),
-            "inputs": _upstream(view, by_name, views_by_name),
-        }
-    )
 
 
 def relations(query: Relation) -> Iterable[Relation]:
@@ -132,28 +109,19 @@ def relations(query: Relation) -> Iterable[Relation]:
                 pass
 
 
-def _upstream(
-    view: View, sources: Mapping[str, SourceTable], views: Mapping[str, View]
-) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    wanted = list(view.reads)
-    while wanted:
-        name = wanted.pop()
-        if name in found:
-            continue
-        if name in views:
-            found[name] = _query(views[name].query)
-            wanted.extend(views[name].reads)
-        elif name in sources:
-            found[name] = _source(sources[name])
-    return found
-
-
 def _source(source: SourceTable) -> dict[str, Any]:
     watermark = source.watermark
     return {
+        **describe_reading(source),
         "columns": [_column(each) for each in source.columns],
         "watermark": [watermark.column, watermark.delay_micros] if watermark else None,
+    }
+
+
+def describe_reading(source: SourceTable) -> dict[str, Any]:
+    """Which records of a source are read, and how they are decoded, but for their columns."""
+    return {
+        "watermark": source.watermark.column if source.watermark else None,
         "connector": source.connector,
         "options": {
             name: value for name, value in source.written.items() if _is_decisive(name, value)
@@ -174,7 +142,8 @@ def _changes_results(key: str) -> bool:
     return key.startswith(_SPARK_PREFIX) and not key.startswith(_SPARK_TUNING)
 
 
-def _query(query: Relation) -> Any:
+def describe_query(query: Relation) -> Any:
+    """A query in canonical form, for comparing."""
     match query:
         case TableInput():
             return {"read": query.name}
@@ -182,17 +151,17 @@ def _query(query: Relation) -> Any:
             return {
                 "select": [[each.name, each.sql] for each in query.columns],
                 "where": query.where,
-                "from": _query(query.source),
+                "from": describe_query(query.source),
             }
         case WindowAggregate():
             return {
                 **_aggregation(query),
                 "select": [[each.name, each.sql] for each in query.columns],
                 "having": query.having,
-                "from": _query(query.source),
+                "from": describe_query(query.source),
             }
         case UnionAll():
-            return {"union_all": [_query(each) for each in query.parts]}
+            return {"union_all": [describe_query(each) for each in query.parts]}
 
 
 def _aggregation(query: WindowAggregate) -> dict[str, Any]:
@@ -203,14 +172,6 @@ def _aggregation(query: WindowAggregate) -> dict[str, Any]:
         "aggregates": [[each.name, each.function, each.argument] for each in query.aggregates],
         "where": query.where,
     }
-
-
-def _state(query: Query) -> list[Any]:
-    return [
-        {**_aggregation(each), "from": _query(each.source)}
-        for each in relations(query)
-        if isinstance(each, WindowAggregate)
-    ]
 
 
 def _hashed(content: Any) -> str:

@@ -3,6 +3,7 @@
 ::
 
     {base}/
+    ├── pipelines/{fingerprint}.json
     ├── epochs/{epoch, 20 digits}/plan.json · prepared.json
     └── checkpoints/
         ├── {checkpoint id}/
@@ -92,6 +93,15 @@ def manifest_key(checkpoint: CheckpointId) -> str:
 def attempt_key(checkpoint: CheckpointId) -> str:
     """The first object of an attempt: which epoch it is for."""
     return f"checkpoints/{checkpoint}/attempt.json"
+
+
+def definition_key(fingerprint: str) -> str:
+    """What stands behind a fingerprint of a pipeline.
+
+    Raises:
+        InvalidName: The fingerprint cannot be part of a key.
+    """
+    return f"pipelines/{FileName(fingerprint)}.json"
 
 
 def plan_key(epoch: EpochNumber) -> str:

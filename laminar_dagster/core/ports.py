@@ -224,6 +224,15 @@ class Source(Protocol):
         """
         ...
 
+    def verify(self, plan: SourcePlan) -> None:
+        """Check that it still holds what a plan pinned, before an attempt reads it.
+
+        Raises:
+            SourceReplaced, RetentionExpired: It does not.
+            SourceUnavailable: It cannot be reached.
+        """
+        ...
+
     def identity(self) -> SourceIdentity:
         """What tells this source from a look-alike."""
         ...

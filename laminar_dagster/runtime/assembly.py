@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from laminar_dagster.config.connectors import Connectors
+from laminar_dagster.config.definition import define
 from laminar_dagster.config.model import PipelineModel, SinkTable, SourceTable
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.ids import PipelineName
@@ -68,6 +69,7 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory) -> Pi
         ),
         sources=sources,
         sinks=tuple(_sink(table, project, config.name) for table in model.sinks),
+        definition=define(model),
         limits=Admission(config.epoch.max_records, config.epoch.byte_limit),
         retention=Retention(config.retention.checkpoints, config.retention.grace_period),
     )

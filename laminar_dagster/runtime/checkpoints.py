@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 from laminar_dagster.core import layout
+from laminar_dagster.core.definition import PipelineDefinition
 from laminar_dagster.core.document import MAX_DOCUMENT_BYTES, Document, checksum, decode, encode
 from laminar_dagster.core.errors import (
     InvalidCheckpointId,
@@ -73,6 +74,16 @@ class CheckpointStore:
         """
         prepared.manifest.validate()
         self._create(layout.prepared_key(prepared.epoch), prepared)
+
+    def definition(self, fingerprint: str) -> PipelineDefinition | None:
+        """What stands behind a fingerprint, if it was written down."""
+        return self._read_fixed(layout.definition_key(fingerprint), PipelineDefinition)
+
+    def create_definition(self, definition: PipelineDefinition) -> None:
+        """Write down what a fingerprint stands for; the same for everybody who does."""
+        key = layout.definition_key(definition.fingerprint)
+        if self._remembered.get(key) != definition:
+            self._create(key, definition)
 
     # --- checkpoints ----------------------------------------------------------------------------
 

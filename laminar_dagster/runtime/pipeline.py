@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from laminar_dagster.core.definition import PipelineDefinition
 from laminar_dagster.core.ids import CheckpointId, PipelineName, SinkId
 from laminar_dagster.core.ports import Admission, Clock, Engine, Sink, Source
 from laminar_dagster.runtime.checkpoints import CheckpointStore
@@ -23,6 +24,8 @@ class Pipeline:
 
     Attributes:
         fingerprint: Of the pipeline's code and configuration.
+        definition: What the fingerprint stands for, kept with the state. Without it, a changed
+            pipeline goes on with whatever state there is.
         limits: How much an epoch may take at most.
         collect_every: Garbage is collected in every so many-th epoch, because that lists the store.
     """
@@ -33,6 +36,7 @@ class Pipeline:
     engine: Engine
     sources: tuple[Source, ...]
     sinks: tuple[Sink, ...]
+    definition: PipelineDefinition | None = None
     limits: Admission = _NO_LIMITS
     retention: Retention = _DEFAULT_RETENTION
     collect_every: int = 20

@@ -21,6 +21,7 @@ from laminar_dagster.core.errors import (
     LedgerMismatch,
     ObjectExists,
     ObjectMissing,
+    PipelineChanged,
     RetryError,
     UnknownOutcome,
 )
@@ -31,6 +32,7 @@ from laminar_dagster.core.plan import EpochPlan, SinkPlan
 from laminar_dagster.core.ports import EpochOutput, Sink, StagedOutput
 from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
 from laminar_dagster.runtime.collector import collect
+from laminar_dagster.runtime.deployment import require_compatible
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.survey import newest_manifest, survey
 from laminar_dagster.runtime.verification import read_verified
@@ -54,6 +56,7 @@ def plan(pipeline: Pipeline, epoch: EpochNumber) -> None:
         log.info("epoch %d was committed by another process meanwhile", epoch)
         return
     parent = newest_manifest(pipeline.checkpoints, standing)
+    require_compatible(pipeline, parent)
     previous = pipeline.checkpoints.plan(parent.epoch) if parent else None
     now = pipeline.clock.now()
     # The logical clock never runs backwards, whatever the machine's does.
@@ -83,6 +86,8 @@ def plan(pipeline: Pipeline, epoch: EpochNumber) -> None:
             for sink in pipeline.sinks
         ),
     )
+    if pipeline.definition:
+        pipeline.checkpoints.create_definition(pipeline.definition)
     try:
         pipeline.checkpoints.create_plan(planned)
     except ObjectExists:
@@ -110,6 +115,9 @@ def compute(pipeline: Pipeline, epoch: EpochNumber) -> Attempt:
     planned = pipeline.checkpoints.plan(epoch)
     if not planned:
         raise ObjectMissing(layout.plan_key(epoch))
+    parent = pipeline.checkpoints.parent(planned.parent) if planned.parent else None
+    require_compatible(pipeline, parent)
+    check_sources(pipeline, planned)
     record = AttemptRecord(
         version=FORMAT_VERSION,
         epoch=epoch,
@@ -117,7 +125,9 @@ def compute(pipeline: Pipeline, epoch: EpochNumber) -> Attempt:
         started_at=pipeline.clock.now(),
     )
     pipeline.checkpoints.begin_attempt(record)
-    parent = pipeline.checkpoints.parent(planned.parent) if planned.parent else None
+    if pipeline.definition:
+        # Another version may have planned the epoch; this one computes it.
+        pipeline.checkpoints.create_definition(pipeline.definition)
     output = pipeline.engine.compute(planned, parent, record.checkpoint_id)
     for source in output.sources:
         pipeline.checkpoints.write_offsets(
@@ -130,6 +140,20 @@ def compute(pipeline: Pipeline, epoch: EpochNumber) -> Attempt:
             )
         )
     return Attempt(record, planned, output)
+
+
+def check_sources(pipeline: Pipeline, planned: EpochPlan) -> None:
+    """Before a plan is carried out, perhaps for the second time: is what it pinned still there?
+
+    Raises:
+        SourceReplaced, RetentionExpired: A source no longer holds what was planned.
+        PipelineChanged: The pipeline no longer has a source that was planned.
+    """
+    sources = {source.source_id: source for source in pipeline.sources}
+    for part in planned.sources:
+        if part.source_id not in sources:
+            raise PipelineChanged(planned.epoch, f"it has no source {part.source_id} any more")
+        sources[part.source_id].verify(part)
 
 
 def gate(pipeline: Pipeline, attempt: Attempt) -> Literal[True] | GateFailed:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_dagster.config.model import Aggregate
+from laminar_dagster.config.operators import Partial, partials_of
 from laminar_dagster.core.errors import ComputeFailed
 
 Merge = Literal["sum", "min", "max"]
@@ -43,42 +44,44 @@ class PartialColumn:
     arrow_type: pa.DataType
 
 
-def partial_columns(aggregate: Aggregate, argument_type: Any) -> tuple[PartialColumn, ...]:
-    """The columns that keep an aggregate."""
-    name = aggregate.name
-    argument = f"_x{name.removeprefix('_a')}" if aggregate.argument is not None else None
-    match aggregate.function:
+def partial_column(partial: Partial, argument: str | None, argument_type: Any) -> PartialColumn:
+    """The column that keeps a partial.
+
+    Args:
+        partial: What it holds.
+        argument: The column of the input with the argument's values; None counts rows.
+        argument_type: Of that column, in Arrow.
+    """
+    match partial.function:
         case "count":
-            return (PartialColumn(name, argument, "count", "sum", pa.int64()),)
-        case "avg":
-            return (
-                PartialColumn(f"{name}_sum", argument, "sum", "sum", _sum_type(argument_type)),
-                PartialColumn(f"{name}_count", argument, "count", "sum", pa.int64()),
-            )
+            return PartialColumn(partial.name, argument, "count", "sum", pa.int64())
         case "sum":
-            return (PartialColumn(name, argument, "sum", "sum", _sum_type(argument_type)),)
-        case "min":
-            return (PartialColumn(name, argument, "min", "min", argument_type),)
-        case "max":
-            return (PartialColumn(name, argument, "max", "max", argument_type),)
+            return PartialColumn(partial.name, argument, "sum", "sum", _sum_type(argument_type))
+        case "min" | "max" as function:
+            return PartialColumn(partial.name, argument, function, function, argument_type)
 
 
 def finished_sql(aggregate: Aggregate, argument_type: Any) -> str:
-    """The aggregate's value, as Spark SQL over its partial columns, of Spark's own result type."""
-    name = aggregate.name
+    """The aggregate's value, as Spark SQL over its partials, of Spark's own result type."""
+    value, *count = (quoted(partial.name) for partial in partials_of(aggregate))
     is_decimal = argument_type is not None and pa.types.is_decimal(argument_type)
     match aggregate.function:
         case "sum" if is_decimal:
             precision, scale = argument_type.precision, argument_type.scale
-            return f"CAST(`{name}` AS DECIMAL({min(38, precision + 10)}, {scale}))"
+            return f"CAST({value} AS DECIMAL({min(38, precision + 10)}, {scale}))"
         case "avg" if is_decimal:
             precision, scale = argument_type.precision, argument_type.scale
             result = f"DECIMAL({min(38, precision + 4)}, {min(38, scale + 4)})"
-            return f"CAST(`{name}_sum` / NULLIF(`{name}_count`, 0) AS {result})"
+            return f"CAST({value} / NULLIF({count[0]}, 0) AS {result})"
         case "avg":
-            return f"CAST(`{name}_sum` AS DOUBLE) / NULLIF(`{name}_count`, 0)"
+            return f"CAST({value} AS DOUBLE) / NULLIF({count[0]}, 0)"
         case _:
-            return f"`{name}`"
+            return value
+
+
+def quoted(name: str) -> str:
+    """A column's name for Spark SQL, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def first_partials(

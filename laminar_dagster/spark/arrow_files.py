@@ -48,7 +48,7 @@ def canonical(table: pa.Table) -> pa.Table:
     """The same rows in one chunk a column, with nothing but zeros below nulls."""
     columns = [_canonical_array(column) for column in table.columns]
     fields = [pa.field(each.name, each.type) for each in table.schema]
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields, table.schema.metadata))
 
 
 def _canonical_array(column: pa.ChunkedArray) -> pa.Array:

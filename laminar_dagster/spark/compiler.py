@@ -32,15 +32,16 @@ from laminar_dagster.config.model import (
     View,
     WindowAggregate,
 )
+from laminar_dagster.config.operators import id_of_input, id_of_part, partials_of
 from laminar_dagster.core.document import encode_part, to_utc_microseconds
 from laminar_dagster.core.errors import ComputeFailed
 from laminar_dagster.core.ids import CheckpointId, OperatorId, SinkId
 from laminar_dagster.core.manifest import PartitionSnapshotEntry
 from laminar_dagster.core.ports import ObjectStore
-from laminar_dagster.spark.aggregates import finished_sql, partial_columns
+from laminar_dagster.spark.aggregates import finished_sql, partial_column
 from laminar_dagster.spark.scan import CONTROL, PART, Scan, scan_frame
 from laminar_dagster.spark.staging import REPORT, StageStep
-from laminar_dagster.spark.state_chain import END, StateShape
+from laminar_dagster.spark.state_chain import END, KeyColumn, StateShape
 from laminar_dagster.spark.watermarks import SourceClock
 from laminar_dagster.spark.window_step import (
     BUCKET,
@@ -143,7 +144,7 @@ class Compiler:
     ) -> DataFrame:
         frames: list[DataFrame] = []
         for index, part in enumerate(parts):
-            frame = self._query(view, part, OperatorId(f"{operator}.{index}"))
+            frame = self._query(view, part, id_of_part(operator, index))
             names = [name for name in frame.columns if name not in (PART, CONTROL, KEEP)]
             wanted = frames[0].columns[3:] if frames else names
             frames.append(
@@ -176,7 +177,7 @@ class Compiler:
     # --- windows --------------------------------------------------------------------------------
 
     def _window(self, view: View, query: WindowAggregate, operator: OperatorId) -> DataFrame:
-        source = self._relation(view, query.source, OperatorId(f"{operator}.in"))
+        source = self._relation(view, query.source, id_of_input(operator))
         records = self._arguments(self._filtered(source, query.where), query)
         shape, schema = self._shape(records, query, operator)
         self.operators[operator] = shape
@@ -211,11 +212,7 @@ class Compiler:
 
     def _arguments(self, frame: DataFrame, query: WindowAggregate) -> DataFrame:
         columns = [Projection(TIME, f"unix_micros({query.window.time})"), *query.keys]
-        columns += [
-            Projection(f"_x{aggregate.name.removeprefix('_a')}", aggregate.argument)
-            for aggregate in query.aggregates
-            if aggregate.argument is not None
-        ]
+        columns += [Projection(name, sql) for sql, name in _argument_names(query).items()]
         records = self._projected(frame, tuple(columns))
         names = [key.name for key in query.keys]
         floats = {
@@ -236,25 +233,26 @@ class Compiler:
     def _shape(
         self, records: DataFrame, query: WindowAggregate, operator: OperatorId
     ) -> tuple[StateShape, pa.Schema]:
-        types = {each.name: each.type for each in to_arrow_schema(records.schema, timezone="UTC")}
+        types = _arrow_types(records)
+        arguments = _argument_types(query, records)
         keys = tuple(key.name for key in query.keys)
         for key in keys:
             if pa.types.is_nested(types[key]):
                 reason = f"GROUP BY a value of type {types[key]} is not supported"
                 raise ComputeFailed(operator, reason)
+        wanted = [partial for each in query.aggregates for partial in partials_of(each)]
         partials = tuple(
-            column
-            for aggregate in query.aggregates
-            for column in partial_columns(aggregate, self._argument_type(aggregate.name, types))
+            partial_column(each, *arguments[each.argument]) for each in dict.fromkeys(wanted)
         )
         fields = [(BUCKET, pa.int64()), (PART, pa.int64()), (SEQUENCE, pa.int64())]
         fields += [(CONTROL, pa.string()), (END, pa.int64())]
         fields += [(key, types[key]) for key in keys]
         fields += [(column.name, column.arrow_type) for column in partials]
-        return StateShape(operator, keys, partials), pa.schema(fields)
+        columns = tuple(KeyColumn(key.name, key.sql, types[key.name]) for key in query.keys)
+        return StateShape(operator, columns, partials), pa.schema(fields)
 
     def _emitted(self, closed: DataFrame, query: WindowAggregate, records: DataFrame) -> DataFrame:
-        types = {each.name: each.type for each in to_arrow_schema(records.schema, timezone="UTC")}
+        arguments = _argument_types(query, records)
         size = query.window.size_micros
         frame = closed.selectExpr(
             PART,
@@ -264,15 +262,11 @@ class Compiler:
             f"timestamp_micros({END}) AS window_end",
             *(f"`{key.name}`" for key in query.keys),
             *(
-                f"{finished_sql(each, self._argument_type(each.name, types))} AS `{each.name}`"
+                f"{finished_sql(each, arguments[each.argument][1])} AS `{each.name}`"
                 for each in query.aggregates
             ),
         )
         return self._projected(self._filtered(frame, query.having), query.columns)
-
-    @staticmethod
-    def _argument_type(aggregate: str, types: Mapping[str, pa.DataType]) -> pa.DataType | None:
-        return types.get(f"_x{aggregate.removeprefix('_a')}")
 
     def _markers(self) -> DataFrame:
         """One row for each bucket, so that windows close also where no record came."""
@@ -294,6 +288,27 @@ class Compiler:
             below = views.get(OperatorId(name))
             found += self._sources_of(below.query) if below else (name,)
         return tuple(found)
+
+
+def _argument_names(query: WindowAggregate) -> dict[str, str]:
+    """The columns that carry the arguments of aggregates, by what they hold; each once."""
+    texts = (each.argument for each in query.aggregates if each.argument is not None)
+    return {text: f"_x{number}" for number, text in enumerate(dict.fromkeys(texts))}
+
+
+def _argument_types(
+    query: WindowAggregate, records: DataFrame
+) -> dict[str | None, tuple[str | None, pa.DataType | None]]:
+    """For each argument its column and its type; nothing for that of COUNT(*)."""
+    types = _arrow_types(records)
+    found: dict[str | None, tuple[str | None, pa.DataType | None]] = {None: (None, None)}
+    for text, name in _argument_names(query).items():
+        found[text] = (name, types[name])
+    return found
+
+
+def _arrow_types(frame: DataFrame) -> dict[str, pa.DataType]:
+    return {each.name: each.type for each in to_arrow_schema(frame.schema, timezone="UTC")}
 
 
 def inputs_of(query: Relation) -> Iterator[str]:

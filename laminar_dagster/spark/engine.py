@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -56,10 +56,11 @@ class SparkEngine:
     ) -> EpochOutput:
         """See ``Engine.compute``."""
         spark = self.session()
-        clocks = {str(source.source_id): _clock(source, parent) for source in plan.sources}
+        sources = [*plan.sources, *self._unplanned(plan)]
+        clocks = {str(source.source_id): _clock(source, parent) for source in sources}
         scans = {
             str(source.source_id): self._scan(source, clocks[source.source_id], attempt)
-            for source in plan.sources
+            for source in sources
         }
         compiler = Compiler(
             spark=spark,
@@ -86,6 +87,13 @@ class SparkEngine:
 
     def _table(self, source_id: SourceId) -> SourceTable:
         return next(each for each in self.model.sources if each.source_id == source_id)
+
+    def _unplanned(self, plan: EpochPlan) -> Iterator[SourcePlan]:
+        """Sources that the pipeline got after the epoch was planned: nothing is read of them yet."""
+        planned = {source.source_id for source in plan.sources}
+        for source_id, source in self.sources.items():
+            if source_id not in planned:
+                yield SourcePlan(source_id=source_id, identity=source.identity(), ranges=())
 
     def _scan(self, plan: SourcePlan, clock: SourceClock, attempt: CheckpointId) -> Scan:
         table = self._table(plan.source_id)

@@ -127,6 +127,9 @@ class MemorySource:
         """Nothing here runs on executors."""
         raise NotImplementedError
 
+    def verify(self, plan: SourcePlan) -> None:
+        """Everything stays as it was."""
+
     def check_seek(self, position: SourcePosition) -> None:
         """Everything is kept for ever."""
 

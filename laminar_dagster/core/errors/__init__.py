@@ -17,6 +17,7 @@
         ├── RefusedError     going on would lose or duplicate data             exit 3
         │   └── RetentionExpired   SlotNotFound   SeekFailed   SourceReplaced   LedgerMismatch
         │       OperatorMismatch   NonDeterministicOperator   ConditionsIgnored   EpochOutOfOrder
+        │       StateIncompatible   PipelineChanged
         ├── IntegrityError   bytes are missing, damaged or not what they say   exit 4
         │   └── MalformedDocument   UnsupportedVersion   InvalidManifest   ChecksumMismatch
         │       ObjectMissing   DeltaWithoutBase   RestoreFailed   AllCheckpointsCorrupt
@@ -74,11 +75,13 @@ from laminar_dagster.core.errors.refusals import (
     LedgerMismatch,
     NonDeterministicOperator,
     OperatorMismatch,
+    PipelineChanged,
     RefusedError,
     RetentionExpired,
     SeekFailed,
     SlotNotFound,
     SourceReplaced,
+    StateIncompatible,
     UnknownOperator,
     UnknownSource,
     UsageError,
@@ -133,6 +136,7 @@ __all__ = [
     "ObjectExists",
     "ObjectMissing",
     "OperatorMismatch",
+    "PipelineChanged",
     "RecoveryTimeout",
     "RefusedError",
     "RegistryUnavailable",
@@ -144,6 +148,7 @@ __all__ = [
     "SlotNotFound",
     "SourceReplaced",
     "SourceUnavailable",
+    "StateIncompatible",
     "StopError",
     "StoreUnavailable",
     "TransactionAbortFailed",

@@ -189,6 +189,33 @@ class OperatorMismatch(RefusedError):
 
 
 @dataclass(eq=False)
+class StateIncompatible(RefusedError):
+    """The pipeline changed in a way that its state cannot follow."""
+
+    operator_id: str
+    reason: str
+
+    kind = "state_incompatible"
+    text = "operator {operator_id} cannot go on with its state: {reason}"
+    hint = (
+        "`laminar plan` shows every operator; undo the change, or give the changed view another "
+        "name, under which it begins anew"
+    )
+
+
+@dataclass(eq=False)
+class PipelineChanged(RefusedError):
+    """Something asks for the pipeline as it was, and it is another one now."""
+
+    epoch: int
+    what: str
+
+    kind = "pipeline_changed"
+    text = "epoch {epoch} is of another version of the pipeline: {what}"
+    hint = "use the version of the pipeline that wrote it"
+
+
+@dataclass(eq=False)
 class NonDeterministicOperator(RefusedError):
     """An operator could give another answer when it is run again."""
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from laminar_dagster.config.fingerprint import operator_fingerprint
+from laminar_dagster.config.definition import define
 from laminar_dagster.config.model import PipelineModel
+from laminar_dagster.core.deployment import Verdict, compare_definitions
 from tests.unit.config.folders import CONFIG, load
 
 SOURCE = """CREATE SOURCE TABLE s (k STRING, x INT, ts TIMESTAMP,
@@ -29,11 +30,6 @@ def read(folder: Path, changed: dict[str, str] | None = None, secret: str = "p")
     files = {key: text for key, text in {**FILES, **(changed or {})}.items() if text}
     number = len(list(folder.iterdir()))
     return load(folder / str(number), files, {"PW": secret})
-
-
-def state(model: PipelineModel, name: str) -> str | None:
-    view = next(each for each in model.views if each.name == name)
-    return operator_fingerprint(view, model.sources, model.views, model.config.buckets)
 
 
 SAME = [
@@ -66,39 +62,37 @@ def test_what_computes_the_same_has_the_same_fingerprint(
 ) -> None:
     before, after = read(tmp_path), read(tmp_path, changed, secret="another")
     assert before.fingerprint == after.fingerprint
-    assert state(before, "counts") == state(after, "counts")
+    assert [*define(before).operators] == [*define(after).operators]
 
 
-# Whether the state of the windows is also another.
-OTHER = [
-    ({"a.sql": SOURCE.replace("x INT", "x BIGINT")}, True),
-    ({"a.sql": SOURCE.replace("'5'", "'6'")}, True),
-    ({"a.sql": SOURCE.replace("'a'", "'b'")}, True),
-    ({"a.sql": SOURCE.replace("topic", "format = 'csv', topic")}, True),
-    ({"models/clean.sql": CLEAN.replace("> 0", "> 1")}, True),
-    ({"models/clean.sql": CLEAN.replace("x + 1", "x + 2")}, True),
-    ({"models/counts.sql": COUNTS.replace("> 1", "> 2")}, False),
-    ({"models/counts.sql": COUNTS.replace("AS total", "AS sum_of_y")}, False),
-    ({"models/counts.sql": COUNTS.replace("sum(y) AS", "sum(y) * 2 AS")}, False),
-    ({"models/counts.sql": COUNTS.replace("sum", "max")}, True),
-    ({"models/counts.sql": COUNTS.replace("'1' MINUTE", "'2' MINUTE")}, True),
-    ({"pipeline.yml": f"{CONFIG}buckets: 9\n"}, True),
-    ({"models/more.sql": "SELECT k FROM s"}, False),
-    ({"pipeline.yml": f"{CONFIG}spark: {{spark.sql.ansi.enabled: false}}\n"}, False),
+# And what becomes of the state of the windows.
+OTHER: list[tuple[dict[str, str], Verdict]] = [
+    ({"a.sql": SOURCE.replace("x INT", "x BIGINT")}, "rebuild"),
+    ({"a.sql": SOURCE.replace("x INT", "x INT, y DATE")}, "keep"),
+    ({"a.sql": SOURCE.replace("'5'", "'6'")}, "keep"),
+    ({"a.sql": SOURCE.replace("'a'", "'b'")}, "rebuild"),
+    ({"a.sql": SOURCE.replace("topic", "format = 'csv', topic")}, "rebuild"),
+    ({"models/clean.sql": CLEAN.replace("> 0", "> 1")}, "rebuild"),
+    ({"models/clean.sql": CLEAN.replace("x + 1", "x + 2")}, "rebuild"),
+    ({"models/counts.sql": COUNTS.replace("> 1", "> 2")}, "keep"),
+    ({"models/counts.sql": COUNTS.replace("AS total", "AS sum_of_y")}, "keep"),
+    ({"models/counts.sql": COUNTS.replace("sum(y) AS", "sum(y) * 2 AS")}, "keep"),
+    ({"models/counts.sql": COUNTS.replace("sum", "max")}, "rebuild"),
+    ({"models/counts.sql": COUNTS.replace("'1' MINUTE", "'2' MINUTE")}, "rebuild"),
+    ({"pipeline.yml": f"{CONFIG}buckets: 9\n"}, "rebuild"),
+    ({"models/more.sql": "SELECT k FROM s"}, "keep"),
+    ({"pipeline.yml": f"{CONFIG}spark: {{spark.sql.ansi.enabled: false}}\n"}, "keep"),
 ]
 
 
-@pytest.mark.parametrize(("changed", "other_state"), OTHER)
+@pytest.mark.parametrize(("changed", "verdict"), OTHER)
 def test_what_may_compute_something_else_has_another(
-    tmp_path: Path, changed: dict[str, str], other_state: bool
+    tmp_path: Path, changed: dict[str, str], verdict: Verdict
 ) -> None:
     before, after = read(tmp_path), read(tmp_path, changed)
     assert before.fingerprint != after.fingerprint
-    assert (state(before, "counts") != state(after, "counts")) is other_state
-
-
-def test_a_view_without_a_window_has_no_state(tmp_path: Path) -> None:
-    assert state(read(tmp_path), "clean") is None
+    (change,) = compare_definitions(define(before), define(after))
+    assert (change.operator_id, change.verdict) == ("counts", verdict)
 
 
 def test_a_fingerprint_is_the_same_tomorrow(tmp_path: Path) -> None:

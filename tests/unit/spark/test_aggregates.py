@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -12,32 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.config.model import Aggregate
+from laminar_dagster.config.operators import Partial, partials_of
 from laminar_dagster.core.errors import ComputeFailed
 from laminar_dagster.spark.aggregates import (
     PartialColumn,
     finished_sql,
     first_partials,
     merge_partials,
-    partial_columns,
+    partial_column,
 )
 
-FUNCTIONS: tuple[Literal["count", "sum", "min", "max", "avg"], ...] = (
-    "count",
-    "sum",
-    "min",
-    "max",
-    "avg",
-)
+FUNCTIONS: Final = ("count", "sum", "min", "max", "avg")
 
 
 def columns_for(kind: pa.DataType) -> tuple[PartialColumn, ...]:
-    found: tuple[PartialColumn, ...] = partial_columns(Aggregate("_a9", "count", None), None)
-    for function in FUNCTIONS:
-        found += tuple(
-            PartialColumn(f"{function}_{each.name}", "_x0", each.first, each.merge, each.arrow_type)
-            for each in partial_columns(Aggregate("_a0", function, "x"), kind)
-        )
-    return found
+    wanted = [p for each in FUNCTIONS for p in partials_of(Aggregate("_a0", each, "x"))]
+    kept = (partial_column(each, "_x0", kind) for each in dict.fromkeys(wanted))
+    return (partial_column(Partial("count", None), None, None), *kept)
 
 
 def table(keys: list[str | None], values: list[Any], kind: pa.DataType) -> pa.Table:
@@ -65,11 +56,11 @@ def test_any_cut_merges_to_the_whole(
         mine = [v for k, v in records if k == key]
         known = [v for v in mine if v is not None]
         row = found[key]
-        assert row["_a9"] == len(mine)
-        assert row["count__a0"] == row["avg__a0_count"] == len(known)
-        assert row["sum__a0"] == row["avg__a0_sum"] == (sum(known) if known else None)
-        assert row["min__a0"] == min(known, default=None)
-        assert row["max__a0"] == max(known, default=None)
+        assert row["count(*)"] == len(mine)
+        assert row["count(x)"] == len(known)
+        assert row["sum(x)"] == (sum(known) if known else None)
+        assert row["min(x)"] == min(known, default=None)
+        assert row["max(x)"] == max(known, default=None)
 
 
 def test_nan_is_the_largest_and_zero_is_one() -> None:
@@ -78,17 +69,17 @@ def test_nan_is_the_largest_and_zero_is_one() -> None:
     row = first_partials(table(["a"] * 5, values, pa.float64()), ["k"], columns, "op").to_pylist()[
         0
     ]
-    assert math.isnan(row["max__a0"])
-    assert row["min__a0"] == -math.inf
+    assert math.isnan(row["max(x)"])
+    assert row["min(x)"] == -math.inf
     only = first_partials(table(["a"], [-5.25], pa.float64()), ["k"], columns, "op").to_pylist()[0]
-    assert (only["min__a0"], only["max__a0"]) == (-5.25, -5.25)
+    assert (only["min(x)"], only["max(x)"]) == (-5.25, -5.25)
 
 
 def test_a_sum_of_integers_is_exact_or_refused() -> None:
     columns = columns_for(pa.int64())
     big = 2**62
     exact = table(["a"] * 3, [big, big, -big], pa.int64())
-    assert first_partials(exact, ["k"], columns, "op").to_pylist()[0]["sum__a0"] == big
+    assert first_partials(exact, ["k"], columns, "op").to_pylist()[0]["sum(x)"] == big
     with pytest.raises(ComputeFailed, match="does not fit"):
         first_partials(table(["a"] * 2, [big, big], pa.int64()), ["k"], columns, "op")
 
@@ -98,30 +89,24 @@ def test_decimals_keep_their_scale() -> None:
     columns = columns_for(kind)
     values = [Decimal("1.10"), Decimal("2.25"), None]
     row = first_partials(table(["a"] * 3, values, kind), ["k"], columns, "op").to_pylist()[0]
-    assert row["sum__a0"] == Decimal("3.35")
-    assert (row["min__a0"], row["max__a0"]) == (Decimal("1.10"), Decimal("2.25"))
+    assert row["sum(x)"] == Decimal("3.35")
+    assert (row["min(x)"], row["max(x)"]) == (Decimal("1.10"), Decimal("2.25"))
 
 
 def test_texts_have_an_order() -> None:
     kind = pa.string()
-    columns = tuple(
-        each
-        for function in FUNCTIONS[2:4]
-        for each in partial_columns(Aggregate(f"_a{function}", function, "x"), kind)
-    )
-    named = [PartialColumn(c.name, "_x0", c.first, c.merge, c.arrow_type) for c in columns]
-    row = first_partials(table(["a"] * 3, ["b", "a", None], kind), ["k"], named, "op").to_pylist()[
-        0
-    ]
-    assert (row["_amin"], row["_amax"]) == ("a", "b")
+    columns = [partial_column(Partial(each, "x"), "_x0", kind) for each in FUNCTIONS[2:4]]
+    rows = table(["a"] * 3, ["b", "a", None], kind)
+    (row,) = first_partials(rows, ["k"], columns, "op").to_pylist()
+    assert (row["min(x)"], row["max(x)"]) == ("a", "b")
 
 
 def test_results_have_the_types_of_spark() -> None:
     kind = pa.decimal128(10, 2)
-    assert finished_sql(Aggregate("_a0", "sum", "x"), kind) == "CAST(`_a0` AS DECIMAL(20, 2))"
+    assert finished_sql(Aggregate("_a0", "sum", "x"), kind) == ("CAST(`sum(x)` AS DECIMAL(20, 2))")
     assert "DECIMAL(14, 6)" in finished_sql(Aggregate("_a0", "avg", "x"), kind)
     assert "DOUBLE" in finished_sql(Aggregate("_a0", "avg", "x"), pa.int64())
-    assert finished_sql(Aggregate("_a0", "max", "x"), pa.string()) == "`_a0`"
+    assert finished_sql(Aggregate("_a0", "max", "x"), pa.string()) == "`max(x)`"
 
 
 def test_no_rows_give_no_rows() -> None:

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from laminar_dagster.config.model import Aggregate
+from laminar_dagster.config.operators import Partial
 from laminar_dagster.core import layout
 from laminar_dagster.core.document import decode_part, encode_part
 from laminar_dagster.core.errors import ChecksumMismatch, LaminarError
 from laminar_dagster.core.ids import CheckpointId, EpochNumber, OperatorId
 from laminar_dagster.core.manifest import Origin, PartitionSnapshotEntry
-from laminar_dagster.spark.aggregates import partial_columns
+from laminar_dagster.spark.aggregates import partial_column
 from laminar_dagster.spark.scan import CONTROL, PART
-from laminar_dagster.spark.state_chain import END, MAX_FILES, StateShape
+from laminar_dagster.spark.state_chain import END, MAX_FILES, KeyColumn, StateShape
 from laminar_dagster.spark.watermarks import Lane, SourceClock
 from laminar_dagster.spark.window_step import (
     BUCKET,
@@ -35,10 +35,10 @@ from laminar_dagster.testing.memory_store import MemoryStore
 
 OPERATOR = OperatorId("sums")
 COLUMNS = (
-    *partial_columns(Aggregate("_a0", "count", None), None),
-    *partial_columns(Aggregate("_a1", "sum", "x"), pa.int64()),
+    partial_column(Partial("count", None), None, None),
+    partial_column(Partial("sum", "x"), "_x0", pa.int64()),
 )
-SHAPE = StateShape(OPERATOR, ("_k0",), COLUMNS)
+SHAPE = StateShape(OPERATOR, (KeyColumn("_k0", "k", pa.string()),), COLUMNS)
 SCHEMA = pa.schema(
     [
         (BUCKET, pa.int64()),
@@ -47,8 +47,8 @@ SCHEMA = pa.schema(
         (CONTROL, pa.string()),
         (END, pa.int64()),
         ("_k0", pa.string()),
-        ("_a0", pa.int64()),
-        ("_a1", pa.int64()),
+        ("count(*)", pa.int64()),
+        ("sum(x)", pa.int64()),
     ]
 )
 OUT = pa.schema([each for each in SCHEMA if each.name not in (BUCKET, SEQUENCE)])
@@ -68,7 +68,7 @@ def records(rows: Rows, watermark: int, *, keep: bool = True) -> pa.RecordBatch:
             TIME: pa.array([time for time, _, _ in rows] + [None], pa.int64()),
             BUCKET: pa.array([0] * len(rows) + [None], pa.int64()),
             "_k0": pa.array([key for _, key, _ in rows] + [None], pa.string()),
-            "_x1": pa.array([value for _, _, value in rows] + [None], pa.int64()),
+            "_x0": pa.array([value for _, _, value in rows] + [None], pa.int64()),
         }
     )
 
@@ -144,7 +144,7 @@ def test_windows_close_once_with_everything_that_came(
             window = (row[END], row["_k0"])
             assert window not in emitted
             assert row[END] <= watermark
-            emitted[window] = (row["_a0"], row["_a1"])
+            emitted[window] = (row["count(*)"], row["sum(x)"])
         for entry in operator.files:
             assert entry.event_time
             assert entry.event_time[1] > watermark, "a file of closed windows is kept"
@@ -176,7 +176,7 @@ def test_a_large_old_file_is_not_rewritten_for_a_small_new_one() -> None:
     assert operator.files[0].origin
     assert operator.files[0].origin.epoch == 1
     rows = operator.run([], 2_000_000)
-    assert {row["_k0"]: row["_a0"] for row in rows}["key1"] == 3 * MAX_FILES + 1
+    assert {row["_k0"]: row["count(*)"] for row in rows}["key1"] == 3 * MAX_FILES + 1
 
 
 def test_damage_is_reported_by_name() -> None:

@@ -1,0 +1,129 @@
+"""What the state of a pipeline depends on, written down for ``core.deployment`` to compare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from laminar_dagster.config.fingerprint import describe_query, describe_reading, relations
+from laminar_dagster.config.model import (
+    PipelineModel,
+    Relation,
+    Select,
+    SourceTable,
+    TableInput,
+    View,
+    WindowAggregate,
+)
+from laminar_dagster.config.operators import partials_of, stateful_operators
+from laminar_dagster.core.definition import OperatorDefinition, PipelineDefinition
+from laminar_dagster.core.document import FORMAT_VERSION
+from laminar_dagster.core.ids import OperatorId
+
+
+def define(model: PipelineModel) -> PipelineDefinition:
+    """The definition that belongs to the model's fingerprint."""
+    return PipelineDefinition(
+        version=FORMAT_VERSION,
+        pipeline=model.config.name,
+        fingerprint=model.fingerprint,
+        buckets=model.config.buckets,
+        operators=tuple(
+            _define(operator, window, model)
+            for view in model.views
+            for operator, window in stateful_operators(view)
+        ),
+    )
+
+
+def _define(
+    operator: OperatorId, window: WindowAggregate, model: PipelineModel
+) -> OperatorDefinition:
+    sources = {str(each.source_id): each for each in model.sources}
+    views = {str(each.name): each for each in model.views}
+    upstream = [*_upstream(window.source, views)]
+    arguments = [each.argument for each in window.aggregates if each.argument is not None]
+    inside = [window.window.time, *(key.sql for key in window.keys)]
+    inside += [window.where] if window.where else []
+    inside += [text for relation in upstream for text in _texts(relation)]
+    reads: dict[str, str] = {}
+    columns: dict[str, str] = {}
+    only_arguments: list[str] = []
+    for name in sorted(_names(upstream)):
+        if name in views:
+            reads[name] = _text(describe_query(views[name].query))
+            continue
+        source = sources[name]
+        reads[name] = _text(describe_reading(source))
+        elsewhere = _mentioned(source, inside)
+        for column in source.columns:
+            if column.name in elsewhere or column.name in _mentioned(source, arguments):
+                columns[f"{name}.{column.name}"] = column.type
+                if column.name not in elsewhere:
+                    only_arguments.append(f"{name}.{column.name}")
+    if not isinstance(window.source, TableInput):
+        reads["its subquery"] = _text(describe_query(window.source))
+    return OperatorDefinition(
+        operator_id=operator,
+        time=window.window.time,
+        size_micros=window.window.size_micros,
+        slide_micros=window.window.slide_micros,
+        keys=tuple(key.sql for key in window.keys),
+        partials=_partials(window),
+        where=window.where,
+        reads=reads,
+        columns=columns,
+        arguments=tuple(only_arguments),
+    )
+
+
+def _partials(window: WindowAggregate) -> tuple[str, ...]:
+    names = (partial.name for each in window.aggregates for partial in partials_of(each))
+    return tuple(dict.fromkeys(names))
+
+
+def _upstream(relation: Relation, views: Mapping[str, View]) -> Iterator[Relation]:
+    """Everything that a relation is computed from, through other views too."""
+    for each in relations(relation):
+        yield each
+        if isinstance(each, TableInput) and each.name in views:
+            yield from _upstream(views[each.name].query, views)
+
+
+def _names(upstream: Iterable[Relation]) -> set[str]:
+    return {each.name for each in upstream if isinstance(each, TableInput)}
+
+
+def _texts(relation: Relation) -> Iterator[str]:
+    """The expressions of a relation itself, not of those nested in it."""
+    if isinstance(relation, Select):
+        yield from (each.sql for each in relation.columns)
+    if isinstance(relation, WindowAggregate):
+        yield relation.window.time
+        yield from (each.sql for each in (*relation.keys, *relation.columns))
+        yield from (each.argument for each in relation.aggregates if each.argument is not None)
+        yield from (relation.having,) if relation.having else ()
+    if isinstance(relation, Select | WindowAggregate) and relation.where:
+        yield relation.where
+
+
+def _mentioned(source: SourceTable, texts: Iterable[str]) -> set[str]:
+    """The columns of a source whose names stand in expressions. Rather one too many."""
+    known = {column.name.lower(): column.name for column in source.columns}
+    found: set[str] = set()
+    for text in texts:
+        try:
+            tree = sqlglot.parse_one(text, dialect="spark")
+        except sqlglot.ParseError:
+            return set(known.values())
+        words = {str(each.this).lower() for each in tree.find_all(exp.Identifier)}
+        found |= {known[word] for word in words if word in known}
+    return found
+
+
+def _text(content: Any) -> str:
+    return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,52 @@
+"""What a pipeline computes, kept beside its state: one document for each fingerprint.
+
+A manifest names the fingerprint of the pipeline that wrote it. This document says what stood behind
+the fingerprint, as far as state depends on it. So a changed pipeline can be told before it runs
+whether it can go on with the state that is there: see ``core.deployment``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from laminar_dagster.core.document import Document, Natural, Record, Text
+from laminar_dagster.core.ids import OperatorId, PipelineName
+
+# An expression may be longer than a name.
+Sql = Annotated[str, Meta(min_length=1)]
+
+
+class OperatorDefinition(Record, frozen=True, kw_only=True):
+    """What the state of one operator depends on. Expressions are Spark SQL in canonical form.
+
+    Attributes:
+        time: Of the window's event time.
+        keys: In the order by which buckets are chosen.
+        partials: What the state holds for each window and key, such as ``sum(price)``.
+        where: The filter of what goes in.
+        reads: The sources and views it is computed from, by name, and how each is read or defined.
+        columns: The type of each column of a source that takes part, as ``source.column``.
+        arguments: Those of the columns that go into partials and nowhere else.
+    """
+
+    operator_id: OperatorId
+    time: Sql
+    size_micros: Natural
+    slide_micros: Natural
+    keys: tuple[Sql, ...]
+    partials: tuple[Sql, ...]
+    reads: dict[str, str]
+    columns: dict[str, str]
+    arguments: tuple[str, ...] = ()
+    where: Sql | None = None
+
+
+class PipelineDefinition(Document, frozen=True, kw_only=True):
+    """Every operator with state of a pipeline."""
+
+    pipeline: PipelineName
+    fingerprint: Text
+    buckets: Natural
+    operators: tuple[OperatorDefinition, ...]

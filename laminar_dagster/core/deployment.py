@@ -1,0 +1,130 @@
+"""What a changed pipeline does to the state that is there: keep, migrate or rebuild.
+
+Pure: two definitions in, a verdict with reasons for each operator out.
+
+*Keep*: the stored rows mean what they meant. *Migrate*: they can be read as what is wanted now, by
+leaving columns out or widening them. *Rebuild*: they cannot, so the state would have to be computed
+again from the beginning; going on would publish wrong windows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from laminar_dagster.core.definition import OperatorDefinition, PipelineDefinition
+from laminar_dagster.core.ids import OperatorId
+
+Verdict = Literal["keep", "migrate", "rebuild", "new", "drop"]
+
+_WIDER: Final = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
+_DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_LONGEST: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorChange:
+    """What happens to the state of one operator, and why."""
+
+    operator_id: OperatorId
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+
+
+def compare_definitions(
+    old: PipelineDefinition, new: PipelineDefinition
+) -> tuple[OperatorChange, ...]:
+    """The fate of every operator that either of them has, by name."""
+    before = {each.operator_id: each for each in old.operators}
+    after = {each.operator_id: each for each in new.operators}
+    changes = []
+    for operator in sorted({*before, *after}):
+        if operator not in before:
+            reason = "it begins with the next epoch; windows open now will miss what came before"
+            changes.append(OperatorChange(operator, "new", (reason,)))
+        elif operator not in after:
+            changes.append(OperatorChange(operator, "drop", ("no view needs it any more",)))
+        else:
+            changes.append(_compare(before[operator], after[operator], old.buckets, new.buckets))
+    return tuple(changes)
+
+
+def _compare(
+    old: OperatorDefinition, new: OperatorDefinition, buckets: int, wanted: int
+) -> OperatorChange:
+    against = [*_obstacles(old, new)]
+    if buckets != wanted:
+        against.insert(0, f"its state is spread over {buckets} buckets, not {wanted}")
+    if against:
+        return OperatorChange(new.operator_id, "rebuild", tuple(against))
+    steps = (*_conversions(old, new),)
+    return OperatorChange(new.operator_id, "migrate" if steps else "keep", steps)
+
+
+def _obstacles(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:
+    if old.time != new.time:
+        yield f"event time was `{_short(old.time)}`, and is `{_short(new.time)}`"
+    if (old.size_micros, old.slide_micros) != (new.size_micros, new.slide_micros):
+        yield f"the window was {_window(old)}, and is {_window(new)}"
+    if old.keys != new.keys:
+        yield f"the keys were {_listed(old.keys)}, and are {_listed(new.keys)}"
+    if old.where != new.where:
+        yield (
+            f"the state was filtered by {_listed((old.where,))}, "
+            f"and the filter is {_listed((new.where,))}"
+        )
+    missing = [each for each in new.partials if each not in old.partials]
+    if missing:
+        yield f"open windows hold no {_listed(missing)}"
+    for name in sorted({*old.reads, *new.reads}):
+        if old.reads.get(name) != new.reads.get(name):
+            yield f"`{name}`, which it reads, {_how_changed(name, old, new)}"
+    for name, kind in new.columns.items():
+        was = old.columns.get(name, kind)
+        if was != kind and not (name in new.arguments and is_wider(was, kind)):
+            yield f"`{name}` was {was.upper()}, and is {kind.upper()}"
+
+
+def _conversions(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:
+    unwanted = [each for each in old.partials if each not in new.partials]
+    if unwanted:
+        yield f"{_listed(unwanted)} is left out"
+    for name, kind in new.columns.items():
+        was = old.columns.get(name, kind)
+        if was != kind:
+            yield f"`{name}` is widened from {was.upper()} to {kind.upper()}"
+
+
+def is_wider(old: str, new: str) -> bool:
+    """Whether every value of a type of Spark SQL is also one of another."""
+    before, after = old.lower(), new.lower()
+    for family in _WIDER:
+        if before in family and after in family:
+            return family.index(before) <= family.index(after)
+    digits, wanted = _DECIMAL.fullmatch(before), _DECIMAL.fullmatch(after)
+    if digits and wanted:
+        return digits[2] == wanted[2] and int(digits[1]) <= int(wanted[1])
+    return before == after
+
+
+def _how_changed(name: str, old: OperatorDefinition, new: OperatorDefinition) -> str:
+    if name not in old.reads:
+        return "was not read before"
+    return "is no longer read" if name not in new.reads else "has changed"
+
+
+def _window(operator: OperatorDefinition) -> str:
+    size = f"{operator.size_micros / 1e6:g} s"
+    if operator.slide_micros == operator.size_micros:
+        return size
+    return f"{size} every {operator.slide_micros / 1e6:g} s"
+
+
+def _listed(texts: tuple[str | None, ...] | tuple[str, ...] | list[str]) -> str:
+    return ", ".join(f"`{_short(each)}`" for each in texts if each) or "nothing"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
