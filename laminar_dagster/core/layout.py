@@ -63,8 +63,23 @@ def staged_path(sink: SinkId, file: FileName) -> str:
 
 
 def dead_letter_path(source: SourceId, file: FileName) -> str:
-    """A file of records that could not be decoded."""
+    """A file of records that were set aside."""
     return f"dead_letters/{source}/{file}"
+
+
+def bad_records_file(part: int, number: int) -> FileName:
+    """The name of a file of records that could not be decoded."""
+    return FileName(f"bad-{part:06d}-{number:04d}.arrow")
+
+
+def late_records_file(part: int, number: int) -> FileName:
+    """The name of a file of records that came too late."""
+    return FileName(f"late-{part:06d}-{number:04d}.arrow")
+
+
+def is_late_path(path: str) -> bool:
+    """Whether a path below ``dead_letters/`` is of late records, not of bad ones."""
+    return path.rpartition("/")[2].startswith("late-")
 
 
 # --- keys ---------------------------------------------------------------------------------------

@@ -262,13 +262,35 @@ class Source(Protocol):
         ...
 
 
+class Replayable(Protocol):
+    """A source that takes records back which could not be decoded at first."""
+
+    def replay(self, batch: str, letters: Any) -> tuple[str, ...]:
+        """Append records, to be read as if they had just come.
+
+        Args:
+            batch: Names the records; the same batch is taken once.
+            letters: An Arrow table as ``DecodedChunk.bad``, all of them whole.
+
+        Returns:
+            Where they stand now.
+
+        Raises:
+            AlreadyReplayed: The batch was taken before.
+            InvalidConfig: Such records cannot be written back.
+            SourceUnavailable: It cannot be reached.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
     """Records of a split, decoded together.
 
     Attributes:
         rows: The good ones, in order, with the source's columns.
-        bad: The others, in order: ``partition``, ``position``, ``raw`` and ``reason``.
+        bad: The others, in order: ``partition``, ``position``, ``raw``, ``reason``, and
+            ``is_whole``, which is false where ``raw`` is only the record's beginning.
         records: How many there were, good and bad, of ``size_bytes`` in all.
     """
 

@@ -16,6 +16,7 @@ BAD_SCHEMA: Final = pa.schema(
         pa.field("position", pa.int64(), nullable=False),
         pa.field("raw", pa.binary(), nullable=False),
         pa.field("reason", pa.string(), nullable=False),
+        pa.field("is_whole", pa.bool_(), nullable=False),
     ]
 )
 
@@ -42,11 +43,12 @@ class PlacedChunk(DecodedChunk):
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that could not be decoded."""
+    """A record that could not be decoded. Of one that is too long, only the beginning is kept."""
 
     position: int
     raw: bytes
     reason: str
+    is_whole: bool = True
 
 
 def chunk_of(
@@ -65,6 +67,7 @@ def chunk_of(
                 pa.array([each.position for each in bad], pa.int64()),
                 pa.array([each.raw for each in bad], pa.binary()),
                 pa.array([each.reason for each in bad], pa.string()),
+                pa.array([each.is_whole for each in bad], pa.bool_()),
             ],
             schema=BAD_SCHEMA,
         ),

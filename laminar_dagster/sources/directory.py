@@ -118,6 +118,15 @@ class Directory:
             )
         return tuple(sorted(found, key=str.encode))
 
+    def takes(self, relative: str) -> bool:
+        """Whether a new file of that name would be one of the source's.
+
+        Raises:
+            SourceReplaced: The path could lead out of the directory.
+        """
+        self._refuse_odd_path(relative)
+        return _Matcher(self.pattern).matches(relative)
+
     @contextmanager
     def open(self, relative: str) -> Iterator[OpenFile]:
         """Open a file below the root.

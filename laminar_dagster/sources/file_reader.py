@@ -86,7 +86,7 @@ class FileSplitReader:
         options = self.options
         if not options.csv_header:
             return CsvDecoder(self.schema, options.csv_delimiter, options.csv_null)
-        header, header_end = _find_header(framing, file, end)
+        header, header_end = find_header(framing, file, end)
         return CsvDecoder(self.schema, options.csv_delimiter, options.csv_null, header, header_end)
 
     def _oversize(self, record: Oversize) -> Outcome:
@@ -96,11 +96,11 @@ class FileSplitReader:
         nothing = pa.RecordBatch.from_arrays(
             [pa.array([], each.type) for each in self.schema], schema=self.schema
         )
-        bad = [BadRecord(record.start, record.head, reason)]
+        bad = [BadRecord(record.start, record.head, reason, is_whole=False)]
         return Outcome(nothing, np.empty(0, np.int64), bad)
 
 
-def _find_header(framing: Framing, file: OpenFile, end: int) -> tuple[bytes, int]:
+def find_header(framing: Framing, file: OpenFile, end: int) -> tuple[bytes, int]:
     """The first record of a file that is not blank, and where it ends."""
     for block in framing.blocks(file, 0, end):
         if isinstance(block, Oversize):

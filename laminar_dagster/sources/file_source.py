@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -48,6 +49,7 @@ from laminar_dagster.sources.arrow_types import arrow_schema
 from laminar_dagster.sources.directory import Directory, OpenFile
 from laminar_dagster.sources.file_options import FileOptions, read_options, require_readable
 from laminar_dagster.sources.file_reader import FileSplitReader, file_range, framing_of
+from laminar_dagster.sources.file_replay import replay
 from laminar_dagster.sources.fingerprints import Fingerprint, head_of
 from laminar_dagster.sources.parquet_rows import is_complete, row_group_starts
 
@@ -223,6 +225,10 @@ class FileSource:
 
     def acknowledge(self, positions: tuple[SourcePosition, ...]) -> None:
         """Nobody needs to be told: files stay where they are."""
+
+    def replay(self, batch: str, letters: Any) -> tuple[str, ...]:
+        """Put bad records back as new files, which the next epoch reads."""
+        return replay(self._directory, self._options, str(self._source_id), batch, letters)
 
     # --- one file ---------------------------------------------------------------------------------
 

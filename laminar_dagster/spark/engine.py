@@ -89,7 +89,7 @@ class SparkEngine:
         return next(each for each in self.model.sources if each.source_id == source_id)
 
     def _unplanned(self, plan: EpochPlan) -> Iterator[SourcePlan]:
-        """Sources that the pipeline got after the epoch was planned: nothing is read of them yet."""
+        """Sources that came to the pipeline after the plan: nothing is read of them yet."""
         planned = {source.source_id for source in plan.sources}
         for source_id, source in self.sources.items():
             if source_id not in planned:

@@ -9,7 +9,7 @@ on the rest as Arrow. Its last row carries no record but the task's own count of
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -116,8 +116,8 @@ class _SplitTask:
         judge = None
         if scan.time_column:
             judge = LatenessJudge(scan.time_column, scan.delay, self.split.watermark, scan.floor)
-        dead = _Letters(self, "dead")
-        late = _Letters(self, "late")
+        dead = _Letters(self, layout.bad_records_file)
+        late = _Letters(self, layout.late_records_file)
         for chunk in scan.reader.read(self.split.piece):
             self.read += chunk.records
             self.size_bytes += chunk.size_bytes
@@ -171,9 +171,9 @@ class _SplitTask:
 class _Letters:
     """Records that were set aside, written in files of bounded size."""
 
-    def __init__(self, task: _SplitTask, kind: str) -> None:
+    def __init__(self, task: _SplitTask, name: Callable[[int, int], FileName]) -> None:
         self._task = task
-        self._kind = kind
+        self._name = name
         self._batches: list[pa.RecordBatch] = []
         self._rows = 0
         self._written = 0
@@ -189,8 +189,7 @@ class _Letters:
         if not self._rows:
             return
         scan, part = self._task.scan, self._task.split.part
-        name = FileName(f"{self._kind}-{part:06d}-{self._written:04d}.arrow")
-        path = layout.dead_letter_path(scan.source_id, name)
+        path = layout.dead_letter_path(scan.source_id, self._name(part, self._written))
         data = file_bytes(pa.Table.from_batches(self._batches))
         scan.store.put(layout.checkpoint_key(scan.attempt, path), data)
         self._task.files.append(

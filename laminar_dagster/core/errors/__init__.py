@@ -13,11 +13,11 @@
     └── StopError       retrying cannot help
         ├── UsageError       the caller or the configuration is wrong          exit 2
         │   └── InvalidName   InvalidCheckpointId   InvalidConfig   AuthFailed
-        │       UnknownOperator   UnknownSource   InvalidState
+        │       UnknownOperator   UnknownSource   EpochNotCommitted   InvalidState
         ├── RefusedError     going on would lose or duplicate data             exit 3
         │   └── RetentionExpired   SlotNotFound   SeekFailed   SourceReplaced   LedgerMismatch
         │       OperatorMismatch   NonDeterministicOperator   ConditionsIgnored   EpochOutOfOrder
-        │       StateIncompatible   PipelineChanged
+        │       StateIncompatible   PipelineChanged   AlreadyReplayed
         ├── IntegrityError   bytes are missing, damaged or not what they say   exit 4
         │   └── MalformedDocument   UnsupportedVersion   InvalidManifest   ChecksumMismatch
         │       ObjectMissing   DeltaWithoutBase   RestoreFailed   AllCheckpointsCorrupt
@@ -65,8 +65,10 @@ from laminar_dagster.core.errors.failures import (
     WriteFailed,
 )
 from laminar_dagster.core.errors.refusals import (
+    AlreadyReplayed,
     AuthFailed,
     ConditionsIgnored,
+    EpochNotCommitted,
     EpochOutOfOrder,
     InvalidCheckpointId,
     InvalidConfig,
@@ -104,6 +106,7 @@ from laminar_dagster.core.errors.transient import (
 __all__ = [
     "AcknowledgeFailed",
     "AllCheckpointsCorrupt",
+    "AlreadyReplayed",
     "AuthFailed",
     "BufferOverflow",
     "CheckpointListFailed",
@@ -114,6 +117,7 @@ __all__ = [
     "ConnectionLost",
     "DecodeFailed",
     "DeltaWithoutBase",
+    "EpochNotCommitted",
     "EpochOutOfOrder",
     "EpochTaken",
     "EpochWaits",

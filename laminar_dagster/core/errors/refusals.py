@@ -90,6 +90,17 @@ class UnknownSource(UsageError):
 
 
 @dataclass(eq=False)
+class EpochNotCommitted(UsageError):
+    """Something asks for an epoch that has no checkpoint."""
+
+    epoch: int
+
+    kind = "epoch_not_committed"
+    text = "epoch {epoch} is not committed"
+    hint = "`laminar epochs list` shows those that are"
+
+
+@dataclass(eq=False)
 class InvalidState(UsageError):
     """A call that the object's state does not allow."""
 
@@ -213,6 +224,20 @@ class PipelineChanged(RefusedError):
     kind = "pipeline_changed"
     text = "epoch {epoch} is of another version of the pipeline: {what}"
     hint = "use the version of the pipeline that wrote it"
+
+
+@dataclass(eq=False)
+class AlreadyReplayed(RefusedError):
+    """The records of a batch are back in their source already."""
+
+    source_id: str
+    place: str
+
+    kind = "already_replayed"
+    text = "source {source_id}: these records were replayed before, into {place}"
+    hint = (
+        "a second time would double them; what fails again is in the dead letters of a later epoch"
+    )
 
 
 @dataclass(eq=False)

@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.runtime.epoch import EpochRunner
+from laminar_dagster.runtime.pipeline import Pipeline
+
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DELAY = timedelta(seconds=5)
 SOURCES = """
@@ -63,13 +67,13 @@ class Project:
     root: Path
     files: dict[str, list[Record | str]] = field(default_factory=lambda: defaultdict(list))
 
-    def write(self, **models: str) -> None:
+    def write(self, *, config: str = "", sources: str = SOURCES, **models: str) -> None:
         """Lay the project out; ``models`` in place of the usual ones."""
         folder = self.root / "dbt_like_configs" / "clicks"
         (folder / "models").mkdir(parents=True, exist_ok=True)
         (self.root / "input").mkdir(exist_ok=True)
-        (folder / "pipeline.yml").write_text("name: clicks\nstore: state\nbuckets: 4\n")
-        (folder / "sources.sql").write_text(SOURCES)
+        (folder / "pipeline.yml").write_text(f"name: clicks\nstore: state\nbuckets: 4\n{config}")
+        (folder / "sources.sql").write_text(sources)
         (folder / "sinks.sql").write_text(SINKS)
         for name, sql in {"per_minute": PER_MINUTE, "large": LARGE, **models}.items():
             (folder / "models" / f"{name}.sql").write_text(sql)
@@ -151,3 +155,15 @@ def random_records(
             )
         )
     return found
+
+
+def run_until_done(pipeline: Pipeline) -> list[CheckpointManifest]:
+    """Epochs until one reads nothing."""
+    found = []
+    while True:
+        report = EpochRunner(pipeline).run()
+        manifest = pipeline.checkpoints.manifest(report.checkpoint_id)
+        assert manifest
+        found.append(manifest)
+        if manifest.counts.read == 0:
+            return found

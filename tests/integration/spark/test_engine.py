@@ -2,61 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
-from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
 
-from laminar_dagster.config.project import load_project
 from laminar_dagster.core.errors import ChecksumMismatch, DecodeFailed, GateFailed, InvalidConfig
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.ports import Admission
-from laminar_dagster.runtime.assembly import assemble, known_connectors
 from laminar_dagster.runtime.clock import mint_checkpoint_id
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.survey import newest_manifest, survey
-from tests.integration.spark.project import Project, random_records
+from tests.integration.spark.conftest import Build
+from tests.integration.spark.project import Project, random_records, run_until_done
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Build = Callable[..., Pipeline]
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    project = Project(tmp_path)
-    project.write()
-    return project
-
-
-@pytest.fixture
-def build(project: Project, spark: SparkSession) -> Build:
-    def build(**changes: object) -> Pipeline:
-        (model,) = load_project(project.root, {}, known_connectors())
-        pipeline = assemble(model, project.root, lambda: spark)
-        return dataclasses.replace(pipeline, **changes)  # type: ignore[arg-type]
-
-    return build
-
-
-def run_until_done(pipeline: Pipeline) -> list[CheckpointManifest]:
-    """Epochs until one reads nothing."""
-    found = []
-    while True:
-        report = EpochRunner(pipeline).run()
-        manifest = pipeline.checkpoints.manifest(report.checkpoint_id)
-        assert manifest
-        found.append(manifest)
-        if manifest.counts.read == 0:
-            return found
 
 
 def answer_in(project: Project) -> dict[tuple[str, datetime], tuple[object, ...]]:

@@ -42,6 +42,7 @@ INNER = {LaminarError, StopError, *GROUPS}
 SNAPSHOT = {
     "AcknowledgeFailed": ("acknowledge_failed", 75),
     "AllCheckpointsCorrupt": ("all_checkpoints_corrupt", 4),
+    "AlreadyReplayed": ("already_replayed", 3),
     "AuthFailed": ("auth_failed", 2),
     "BufferOverflow": ("buffer_overflow", 1),
     "CheckpointListFailed": ("checkpoint_list_failed", 75),
@@ -53,6 +54,7 @@ SNAPSHOT = {
     "EpochWaits": ("epoch_waits", 75),
     "DecodeFailed": ("decode_failed", 1),
     "DeltaWithoutBase": ("delta_without_base", 4),
+    "EpochNotCommitted": ("epoch_not_committed", 2),
     "EpochOutOfOrder": ("epoch_out_of_order", 3),
     "EpochTaken": ("epoch_taken", 5),
     "FailedError": ("failed", 1),

@@ -1,0 +1,111 @@
+"""Records that were set aside: bad ones, which could not be decoded, and late ones.
+
+Both lie in the checkpoint of the epoch that met them, for as long as that is retained.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.errors import InvalidConfig, RestoreFailed, UnknownSource
+from laminar_dagster.core.ids import EpochNumber, SourceId
+from laminar_dagster.core.manifest import CheckpointManifest, FileEntry
+from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.verification import read_verified
+
+LetterKind = Literal["bad", "late"]
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """The records of one kind that one source had set aside in one epoch."""
+
+    manifest: CheckpointManifest
+    source_id: SourceId
+    kind: LetterKind
+    files: tuple[FileEntry, ...]
+
+    @property
+    def epoch(self) -> EpochNumber:
+        """The epoch that met them."""
+        return self.manifest.epoch
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(file.rows for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What was put back.
+
+    Attributes:
+        cut_off: Records of which only the beginning was kept, and which stay where they are.
+    """
+
+    source_id: SourceId
+    records: int
+    cut_off: int
+    places: tuple[str, ...]
+
+
+def letters_of(manifest: CheckpointManifest) -> Iterator[Letters]:
+    """What an epoch set aside, source by source."""
+    for entry in manifest.dead_letters:
+        late = tuple(file for file in entry.files if layout.is_late_path(file.path))
+        bad = tuple(file for file in entry.files if file not in late)
+        if bad:
+            yield Letters(manifest, entry.source_id, "bad", bad)
+        if late:
+            yield Letters(manifest, entry.source_id, "late", late)
+
+
+def read_letters(checkpoints: CheckpointStore, letters: Letters) -> Iterator[pa.Table]:
+    """The records, file by file, each checked.
+
+    Bad ones have ``partition``, ``position``, ``raw``, ``reason`` and ``is_whole``; late ones the
+    columns of their source.
+
+    Raises:
+        ObjectMissing, ChecksumMismatch: as their names say.
+    """
+    for file in letters.files:
+        key = layout.checkpoint_key(letters.manifest.checkpoint_id, file.path)
+        data = read_verified(checkpoints.objects, key, file.size_bytes, file.sha256)
+        try:
+            yield pa.ipc.open_file(io.BytesIO(data)).read_all()
+        except pa.ArrowInvalid as error:
+            raise RestoreFailed(letters.source_id, 0, f"{key} is no Arrow file: {error}") from None
+
+
+def replay_letters(pipeline: Pipeline, letters: Letters) -> Replayed:
+    """Put bad records back into their source, to be read again by the next epoch. Once.
+
+    Raises:
+        AlreadyReplayed: They were put back before.
+        UnknownSource: The pipeline no longer has the source.
+        InvalidConfig: The source takes nothing back.
+    """
+    sources = {source.source_id: source for source in pipeline.sources}
+    source: Any = sources.get(letters.source_id)
+    if source is None:
+        raise UnknownSource(letters.source_id)
+    if not hasattr(source, "replay"):
+        where = f"source {letters.source_id}"
+        raise InvalidConfig(where, "it takes no records back", "send them to it by other means")
+    table = pa.concat_tables([*read_letters(pipeline.checkpoints, letters)])
+    whole = table.filter(pc.field("is_whole"))
+    cut_off = table.num_rows - whole.num_rows
+    if not whole.num_rows:
+        return Replayed(letters.source_id, 0, cut_off, ())
+    places = source.replay(letters.manifest.checkpoint_id, whole)
+    return Replayed(letters.source_id, whole.num_rows, cut_off, places)

@@ -1,0 +1,133 @@
+"""Runs a committed epoch again from its plan, and compares every hash. Publishes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.document import FORMAT_VERSION, encode_part
+from laminar_dagster.core.errors import EpochNotCommitted, ObjectMissing, PipelineChanged
+from laminar_dagster.core.ids import EpochNumber
+from laminar_dagster.core.manifest import (
+    CheckpointManifest,
+    RecordCounts,
+    SourceOffsetEntry,
+)
+from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.core.ports import EpochOutput
+from laminar_dagster.core.prepared import AttemptRecord
+from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.steps import check_sources
+from laminar_dagster.runtime.survey import find_epoch
+
+Kind = Literal["operator", "sink", "dead letters", "source", "counts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that came out otherwise.
+
+    Attributes:
+        name: Of the operator, sink or source.
+        committed: What the manifest says.
+        again: What the run said.
+    """
+
+    kind: Kind
+    name: str
+    committed: str
+    again: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """What running an epoch again showed.
+
+    Attributes:
+        compared: How many hashes and positions were compared.
+    """
+
+    epoch: EpochNumber
+    manifest: CheckpointManifest
+    compared: int
+    differences: tuple[Difference, ...]
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether everything came out as it was committed."""
+        return not self.differences
+
+
+def rerun(pipeline: Pipeline, epoch: EpochNumber) -> Rerun:
+    """Carry out a committed epoch's plan once more, under a name of its own that is removed after.
+
+    Raises:
+        EpochNotCommitted: The epoch is not committed.
+        PipelineChanged: Another version of the pipeline computed it.
+        ObjectMissing: Its checkpoint, or the one it builds on, has been collected.
+        SourceReplaced, RetentionExpired: A source no longer holds what the epoch read.
+    """
+    manifest, planned = _committed(pipeline, epoch)
+    if manifest.fingerprint != pipeline.fingerprint:
+        was, now = manifest.fingerprint[:12], pipeline.fingerprint[:12]
+        raise PipelineChanged(epoch, f"its fingerprint is {was}, and the pipeline's is {now}")
+    parent = pipeline.checkpoints.parent(planned.parent) if planned.parent else None
+    check_sources(pipeline, planned)
+    record = AttemptRecord(
+        version=FORMAT_VERSION,
+        epoch=epoch,
+        checkpoint_id=pipeline.mint(),
+        started_at=pipeline.clock.now(),
+    )
+    pipeline.checkpoints.begin_attempt(record)
+    try:
+        output = pipeline.engine.compute(planned, parent, record.checkpoint_id)
+    finally:
+        _remove(pipeline, record)
+    committed, again = _digests(manifest), _digests(output)
+    names = sorted({*committed, *again})
+    found = (
+        Difference(kind, name, committed.get((kind, name), ""), again.get((kind, name), ""))
+        for kind, name in names
+        if committed.get((kind, name)) != again.get((kind, name))
+    )
+    return Rerun(epoch, manifest, len(names), tuple(found))
+
+
+def _committed(pipeline: Pipeline, epoch: EpochNumber) -> tuple[CheckpointManifest, EpochPlan]:
+    found = find_epoch(pipeline.checkpoints, epoch)
+    planned = pipeline.checkpoints.plan(epoch)
+    if not found.prepared or not planned:
+        raise EpochNotCommitted(epoch)
+    if not found.manifest:
+        raise ObjectMissing(layout.manifest_key(found.prepared.checkpoint_id))
+    return found.manifest, planned
+
+
+def _remove(pipeline: Pipeline, record: AttemptRecord) -> None:
+    """Whatever stays because of a crash is an attempt that lost, and collected as such."""
+    objects = pipeline.checkpoints.objects
+    folder = layout.checkpoint_folder(record.checkpoint_id)
+    objects.delete([info.key for info in objects.list(folder)])
+
+
+def _digests(found: CheckpointManifest | EpochOutput) -> dict[tuple[Kind, str], str]:
+    """Everything by which two runs of an epoch are told apart."""
+    digests: dict[tuple[Kind, str], str] = {("counts", "records"): _spelled(found.counts)}
+    for operator in found.operators:
+        for part in operator.partitions:
+            since = f" of epoch {part.origin.epoch}" if part.origin else ""
+            digests["operator", f"{operator.operator_id}: {part.path}{since}"] = part.sha256
+    for sink in found.sinks:
+        digests["sink", str(sink.sink_id)] = sink.output_sha256
+    for letters in found.dead_letters:
+        for file in letters.files:
+            digests["dead letters", f"{letters.source_id}: {file.path}"] = file.sha256
+    for source in found.sources:
+        digests["source", str(source.source_id)] = _spelled(source)
+    return digests
+
+
+def _spelled(record: RecordCounts | SourceOffsetEntry) -> str:
+    return encode_part(record).decode()

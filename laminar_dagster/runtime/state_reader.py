@@ -1,0 +1,153 @@
+"""An operator's state as a table: what its open windows hold, at the end of an epoch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.errors import RestoreFailed, UnknownOperator
+from laminar_dagster.core.ids import OperatorId, PartitionId
+from laminar_dagster.core.manifest import (
+    CheckpointManifest,
+    OperatorSnapshotEntry,
+    PartitionSnapshotEntry,
+)
+from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.verification import read_verified
+from laminar_dagster.spark.arrow_files import file_table
+from laminar_dagster.spark.state_chain import END, StateShape
+
+WINDOW_END = "window_end"
+CHANGE = "change"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorState:
+    """The open windows of an operator.
+
+    Attributes:
+        keys: The columns that tell rows apart: the window's end, then the keys as the query
+            spells them.
+        values: The partials that are kept for each of them, such as ``sum(price)``.
+        rows: All of these, sorted by the keys.
+    """
+
+    operator_id: OperatorId
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+    rows: pa.Table
+
+
+def read_state(
+    checkpoints: CheckpointStore, manifest: CheckpointManifest, operator: str
+) -> OperatorState:
+    """Read and merge every file of an operator's state; windows that are closed are left out.
+
+    Raises:
+        UnknownOperator: The checkpoint has no state of that name.
+        ObjectMissing, ChecksumMismatch, RestoreFailed: A file is damaged.
+    """
+    entry = next((each for each in manifest.operators if each.operator_id == operator), None)
+    if entry is None:
+        raise UnknownOperator(operator)
+    closed = _closed_until(checkpoints, manifest, entry.operator_id)
+    merged, shape = _merged(checkpoints, manifest, entry)
+    if shape is None or merged is None:
+        return OperatorState(entry.operator_id, (WINDOW_END,), (), pa.table({WINDOW_END: []}))
+    if closed is not None:
+        merged = merged.filter(pc.greater(merged.column(END), closed))
+    ends = merged.column(END).cast(pa.timestamp("us", "UTC"))
+    keys = (WINDOW_END, *(key.sql for key in shape.keys))
+    values = tuple(column.name for column in shape.columns)
+    rows = pa.table([ends, *merged.columns[1:]], names=[*keys, *values])
+    rows = rows.sort_by([(name, "ascending") for name in keys])
+    return OperatorState(entry.operator_id, keys, values, rows)
+
+
+def compare_states(old: OperatorState, new: OperatorState) -> pa.Table:
+    """The windows and keys that came, went or changed: keys, ``change``, old and new values.
+
+    A value's columns are named ``sum(price) before`` and ``sum(price) after``.
+
+    Raises:
+        RestoreFailed: The two have other keys.
+    """
+    if old.keys != new.keys and old.rows.num_rows and new.rows.num_rows:
+        reason = f"its keys were {', '.join(old.keys)} and are {', '.join(new.keys)}"
+        raise RestoreFailed(new.operator_id, 0, reason)
+    keys = new.keys if new.rows.num_rows else old.keys
+    both = pa.concat_tables(
+        [_places(old, keys, "before"), _places(new, keys, "after")], promote_options="permissive"
+    )
+    found = both.group_by(keys, use_threads=False).aggregate([("before", "min"), ("after", "min")])
+    was, now = found.column("before_min"), found.column("after_min")
+    kinds = pc.if_else(was.is_null(), "added", pc.if_else(now.is_null(), "gone", "changed"))
+    out = {**{key: found.column(key) for key in keys}, CHANGE: kinds}
+    is_same = pc.and_(was.is_valid(), now.is_valid())
+    for value in dict.fromkeys((*old.values, *new.values)):
+        one, two = _taken(old, value, was), _taken(new, value, now)
+        out |= {f"{value} before": one, f"{value} after": two}
+        is_equal = pc.fill_null(pc.equal(one, two), False)
+        is_same = pc.and_(is_same, pc.or_(is_equal, pc.and_(one.is_null(), two.is_null())))
+    changed = pa.table(out).filter(pc.invert(is_same))
+    return changed.sort_by([(key, "ascending") for key in keys])
+
+
+def _places(state: OperatorState, keys: tuple[str, ...], side: str) -> pa.Table:
+    """The keys of every row, and where it stands."""
+    if not state.rows.num_rows:
+        return pa.table({side: pa.array([], pa.int64())})
+    return state.rows.select(keys).append_column(side, pa.array(range(state.rows.num_rows)))
+
+
+def _taken(state: OperatorState, value: str, places: pa.ChunkedArray) -> pa.ChunkedArray:
+    if value not in state.values:
+        return pa.chunked_array([pa.nulls(len(places))])
+    return state.rows.column(value).take(places)
+
+
+def _merged(
+    checkpoints: CheckpointStore, manifest: CheckpointManifest, entry: OperatorSnapshotEntry
+) -> tuple[pa.Table | None, StateShape | None]:
+    chains: defaultdict[PartitionId, list[PartitionSnapshotEntry]] = defaultdict(list)
+    for part in entry.partitions:
+        chains[part.partition_id].append(part)
+    newest = max(entry.partitions, key=lambda part: manifest.origin_of(part).epoch, default=None)
+    if newest is None:
+        return None, None
+    shape = StateShape.of_file(_read(checkpoints, manifest, newest).schema)
+    merged = []
+    for partition, parts in sorted(chains.items()):
+        tables = [_read(checkpoints, manifest, part) for part in parts]
+        try:
+            merged.append(shape.merge([shape.read(table) for table in tables]))
+        except ValueError as error:
+            raise RestoreFailed(entry.operator_id, partition, str(error)) from None
+    return pa.concat_tables(merged), shape
+
+
+def _read(
+    checkpoints: CheckpointStore, manifest: CheckpointManifest, part: PartitionSnapshotEntry
+) -> pa.Table:
+    key = layout.checkpoint_key(manifest.origin_of(part).checkpoint_id, part.path)
+    return file_table(read_verified(checkpoints.objects, key, part.size_bytes, part.sha256))
+
+
+def _closed_until(
+    checkpoints: CheckpointStore, manifest: CheckpointManifest, operator: OperatorId
+) -> int | None:
+    """The watermark by which the operator closed windows: of the sources that feed it."""
+    definition = checkpoints.definition(manifest.fingerprint)
+    operators = definition.operators if definition else ()
+    reads = next((each.reads for each in operators if each.operator_id == operator), None)
+    marks = [
+        source.watermark
+        for source in manifest.sources
+        if reads is None or source.source_id in reads
+    ]
+    known = [mark for mark in marks if mark is not None]
+    return min(known) if known and len(known) == len(marks) else None
