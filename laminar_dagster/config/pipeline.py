@@ -24,14 +24,27 @@ Text = Annotated[str, Meta(min_length=1)]
 
 
 class RetentionConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How much history to keep."""
+    """How much history to keep.
+
+    Attributes:
+        checkpoints: The newest ones.
+        grace: How long an attempt that lost is spared.
+        dead_letters: How long records that were set aside are kept, checkpoint or not.
+    """
 
     checkpoints: Annotated[int, Meta(ge=1)] = 10
     grace: str = "1h"
+    dead_letters: str = "7d"
 
     def __post_init__(self) -> None:
         """Refuse a duration that cannot be read."""
         parse_duration(self.grace)
+        parse_duration(self.dead_letters)
+
+    @property
+    def letters_period(self) -> timedelta:
+        """``dead_letters`` as a duration."""
+        return parse_duration(self.dead_letters)
 
     @property
     def grace_period(self) -> timedelta:

@@ -6,6 +6,7 @@ epoch that is not finished. Of everything else,
 * an expired checkpoint goes at once, except the files that a retained manifest still names;
 * an attempt without a manifest goes when its epoch is decided (so it can never win) and it is
   older than the grace period (so its writer does not trip over missing files);
+* records that were set aside stay for a time of their own, because people have to look at them;
 * ``prepared.json`` of every epoch stays for good. It is what stops a process that was paused for
   a week from deciding an old epoch a second time;
 * what is not ours is left alone.
@@ -62,10 +63,19 @@ class Garbage:
         return self.manifests + self.files + self.attempts
 
 
-def find_garbage(holdings: Holdings, now: datetime, grace: timedelta) -> Garbage:
-    """Decide what may go. Pure; deleting the answer twice, or half of it, is harmless."""
+def find_garbage(
+    holdings: Holdings, now: datetime, grace: timedelta, letters: timedelta = timedelta(0)
+) -> Garbage:
+    """Decide what may go. Pure; deleting the answer twice, or half of it, is harmless.
+
+    Args:
+        holdings: What there is.
+        now: The time.
+        grace: How long an attempt that lost is spared.
+        letters: How long dead letters are spared.
+    """
     sizes = {info.key: info.size for info in holdings.objects}
-    folders = _Folders(holdings, now, grace)
+    folders = _Folders(holdings, now, grace, letters)
     manifests: list[str] = []
     files: list[str] = []
     attempts: list[str] = []
@@ -86,7 +96,7 @@ def find_garbage(holdings: Holdings, now: datetime, grace: timedelta) -> Garbage
             elif parsed[0] not in folders.in_use:
                 # Kept until the rest is gone: without it, the rest would be a stranger's.
                 attempts.append(key)
-        elif key != layout.LATEST:
+        elif key != layout.LATEST and not (parsed and parsed[0] in folders.in_use):
             strangers.append(key)
     return Garbage(
         manifests=tuple(manifests),
@@ -97,10 +107,18 @@ def find_garbage(holdings: Holdings, now: datetime, grace: timedelta) -> Garbage
     )
 
 
+def is_young_letter(info: ObjectInfo, now: datetime, letters: timedelta) -> bool:
+    """Whether an object holds records that were set aside not long ago."""
+    parsed = layout.parse_checkpoint_key(info.key)
+    return parsed is not None and layout.is_letter_path(parsed[1]) and now - info.modified < letters
+
+
 class _Folders:
     """Which checkpoint folders may lose objects."""
 
-    def __init__(self, holdings: Holdings, now: datetime, grace: timedelta) -> None:
+    def __init__(
+        self, holdings: Holdings, now: datetime, grace: timedelta, letters: timedelta
+    ) -> None:
         epochs = [manifest.epoch for manifest in holdings.retained]
         # Without a retained checkpoint nothing is known to be old.
         self._oldest = min(epochs, default=GENESIS)
@@ -109,6 +127,9 @@ class _Folders:
         self._kept = {each.checkpoint_id for each in holdings.retained} | holdings.undecided
         self._epochs = holdings.attempts
         self.known = self._kept | set(holdings.attempts)
+        self._reachable |= {
+            info.key for info in holdings.objects if is_young_letter(info, now, letters)
+        }
         self.in_use = {CheckpointId(key.split("/")[1]) for key in self._reachable}
         self._complete: set[CheckpointId] = set()
         self._young: set[CheckpointId] = set()

@@ -175,6 +175,11 @@ def is_attempt_path(path: str) -> bool:
     return path == "attempt.json"
 
 
+def is_letter_path(path: str) -> bool:
+    """Whether a path within a checkpoint's folder holds records that were set aside."""
+    return path.startswith("dead_letters/")
+
+
 def check_path(path: str) -> None:
     """Refuse a path within a checkpoint's folder that this module does not build.
 

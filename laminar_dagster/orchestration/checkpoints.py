@@ -30,7 +30,7 @@ def build_project_defs(project: Path) -> dg.Definitions:
 
 def build_checkpoint_defs(config: PipelineConfig, project: Path) -> dg.Definitions:
     """The newest checkpoint of one pipeline, and its job ``<pipeline>_collect``."""
-    retention = Retention(config.retention.checkpoints, config.retention.grace_period)
+    retention = Retention.of(config.retention)
 
     def checkpoints() -> CheckpointStore:
         return CheckpointStore(open_store(config.store, project))

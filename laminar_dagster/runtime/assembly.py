@@ -71,7 +71,7 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory) -> Pi
         sinks=tuple(_sink(table, project, config.name) for table in model.sinks),
         definition=define(model),
         limits=Admission(config.epoch.max_records, config.epoch.byte_limit),
-        retention=Retention(config.retention.checkpoints, config.retention.grace_period),
+        retention=Retention.of(config.retention),
     )
 
 

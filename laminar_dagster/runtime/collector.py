@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Final
 
+from laminar_dagster.config.pipeline import RetentionConfig
 from laminar_dagster.core import layout
-from laminar_dagster.core.garbage import Garbage, Holdings, find_garbage
+from laminar_dagster.core.garbage import Garbage, Holdings, find_garbage, is_young_letter
 from laminar_dagster.core.ids import CheckpointId, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.ports import ObjectInfo
@@ -22,10 +24,21 @@ _BATCH: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much history to keep: the newest checkpoints, and how long to spare dead attempts."""
+    """How much history to keep: the newest checkpoints.
+
+    Attributes:
+        grace: How long to spare attempts that lost.
+        dead_letters: How long to spare records that were set aside, checkpoint or not.
+    """
 
     checkpoints: int = 10
     grace: timedelta = timedelta(hours=1)
+    dead_letters: timedelta = timedelta(days=7)
+
+    @classmethod
+    def of(cls, config: RetentionConfig) -> Retention:
+        """As a pipeline's author wrote it."""
+        return cls(config.checkpoints, config.grace_period, config.letters_period)
 
     def __post_init__(self) -> None:
         """Refuse to keep nothing."""
@@ -72,12 +85,13 @@ def collect(
         Holdings(
             retained=retained,
             undecided=_prepared_only(standing),
-            attempts=checkpoints.attempts(_folders(objects)),
+            attempts=checkpoints.attempts(_folders(objects, now, retention.dead_letters)),
             decided=_decided(standing),
             objects=objects,
         ),
         now,
         retention.grace,
+        retention.dead_letters,
     )
     if dry_run:
         return Collection(garbage, retained, swept=0)
@@ -119,6 +133,21 @@ def _decided(standing: Standing) -> EpochNumber:
     return max(winners, default=standing.confirmed)
 
 
-def _folders(objects: list[ObjectInfo]) -> set[CheckpointId]:
-    parsed = (layout.parse_checkpoint_key(info.key) for info in objects)
-    return {each[0] for each in parsed if each}
+def _folders(
+    objects: list[ObjectInfo], now: datetime, letters: timedelta
+) -> Iterator[CheckpointId]:
+    """The folders that may lose something: not those in which nothing but young letters is left."""
+    found: defaultdict[CheckpointId, bool] = defaultdict(bool)
+    has_letters: set[CheckpointId] = set()
+    for info in objects:
+        parsed = layout.parse_checkpoint_key(info.key)
+        if not parsed:
+            continue
+        if is_young_letter(info, now, letters):
+            has_letters.add(parsed[0])
+        found[parsed[0]] |= not (
+            layout.is_attempt_path(parsed[1]) or layout.is_letter_path(parsed[1])
+        )
+    for folder, has_more in found.items():
+        if has_more or folder not in has_letters:
+            yield folder

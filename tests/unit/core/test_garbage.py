@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.garbage import Garbage, Holdings, find_garbage
-from laminar_dagster.core.ids import CheckpointId, EpochNumber
+from laminar_dagster.core.ids import CheckpointId, EpochNumber, SourceId
 from laminar_dagster.core.ports import ObjectInfo
 from tests.unit.core.samples import checkpoint, manifest, operator, state_file
 from tests.unit.core.store_histories import GRACE, NOW, STRANGERS, Store, stores
@@ -181,3 +181,23 @@ def test_with_nothing_retained_no_checkpoint_is_known_to_be_old() -> None:
     keys = (*folder(checkpoint(2)), layout.plan_key(EpochNumber(1)))
     known = holdings(*keys, retained=(), attempts={checkpoint(2): EpochNumber(2)})
     assert find_garbage(known, NOW, GRACE).keys == ()
+
+
+def test_letters_stay_for_a_time_of_their_own_and_then_go() -> None:
+    home = checkpoint(2)
+    letter = layout.checkpoint_folder(home) + layout.dead_letter_path(
+        SourceId("s"), layout.bad_records_file(0, 0)
+    )
+    week = timedelta(days=7)
+    keys = (*folder(home), letter)
+    young = [ObjectInfo(key, 1, NOW - week + timedelta(seconds=1)) for key in keys]
+    known = holdings(objects=young)
+    assert find_garbage(known, NOW, GRACE, week).keys == folder(home)[:2]
+    # Later there is nothing but the letters and the record that tells whose they are.
+    rest = replace(known, objects=[info for info in young if info.key not in folder(home)[:2]])
+    for attempts in ({home: EpochNumber(2)}, {}):
+        garbage = find_garbage(replace(rest, attempts=attempts), NOW, GRACE, week)
+        assert (garbage.keys, garbage.strangers) == ((), ())
+    old = [ObjectInfo(info.key, 1, NOW - week) for info in rest.objects]
+    gone = find_garbage(replace(rest, objects=old), NOW, GRACE, week)
+    assert gone.keys == (letter, layout.attempt_key(home))

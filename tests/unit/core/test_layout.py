@@ -228,3 +228,21 @@ def test_any_path_is_refused_or_cannot_leave_the_folder(path: str) -> None:
     assert not {"", ".", ".."} & set(key.split("/"))
     assert "\\" not in key
     assert "\0" not in key
+
+
+def test_bad_records_and_late_ones_have_names_of_their_own() -> None:
+    bad = layout.dead_letter_path(SourceId("s"), layout.bad_records_file(3, 1))
+    late = layout.dead_letter_path(SourceId("s"), layout.late_records_file(3, 1))
+    assert (bad, late) == (
+        "dead_letters/s/bad-000003-0001.arrow",
+        "dead_letters/s/late-000003-0001.arrow",
+    )
+    assert [layout.is_late_path(each) for each in (bad, late)] == [False, True]
+    assert layout.is_letter_path(bad)
+    assert not layout.is_letter_path("staged/dead_letters/x")
+
+
+def test_the_definition_of_a_fingerprint_cannot_leave_its_folder() -> None:
+    assert layout.definition_key("ab12") == "pipelines/ab12.json"
+    with pytest.raises(InvalidName):
+        layout.definition_key("../x")
