@@ -12,9 +12,16 @@ from laminar_dagster.sources.parquet_rows import row_count
 
 @dataclass(slots=True)
 class Budget:
-    """What is left of an epoch's limits. The first record is always admitted."""
+    """What is left of an epoch's limits, shared between the files that wait.
+
+    The first record is always admitted.
+
+    Attributes:
+        waiting: How many files have something to read and have not had their turn yet.
+    """
 
     limits: Admission
+    waiting: int = 1
     _bytes: int | None = field(init=False)
     _records: int | None = field(init=False)
     _untouched: bool = True
@@ -29,19 +36,29 @@ class Budget:
         """A place beyond which it does not matter how much there is."""
         if self._closed:
             return start + 1
-        return None if self._bytes is None else start + self._bytes + 1
+        share = self._share(self._bytes)
+        return None if share is None else start + share + 1
 
     def take(self, framing: Framing, file: OpenFile, start: int, available: int) -> int:
-        """How far to read; to the end, or as far as the limits go, and then nothing after it."""
-        if self._closed or start == available:
+        """How far to read: to the end, or as far as the file's share of the limits goes."""
+        if start == available:
             return start
-        end, count = framing.cut(file, start, available, self._bytes, self._records)
+        size, records = self._share(self._bytes), self._share(self._records)
+        self.waiting = max(1, self.waiting - 1)
+        if self._closed:
+            return start
+        end, count = framing.cut(file, start, available, size, records)
+        if end == start:
+            # A record may be larger than the share, as long as it fits into what is left.
+            end, count = framing.cut(file, start, available, self._bytes, 1)
         if end == start and self._untouched:
             end, count = framing.first_end(file, start, available), 1
         self._spend(end - start, count)
-        if end < available:
-            self._closed = True
         return end
+
+    def _share(self, left: int | None) -> int | None:
+        """An equal part, rounded up; what a file does not need is left to those after it."""
+        return None if left is None else -(-left // self.waiting)
 
     def take_whole(self, file: OpenFile, start: int, available: int) -> int:
         """The same for a file that is taken whole or not at all."""

@@ -118,6 +118,13 @@ class Directory:
             )
         return tuple(sorted(found, key=str.encode))
 
+    def size(self, relative: str) -> int:
+        """How long a file is, at a glance; 0 for one that cannot be seen."""
+        try:
+            return os.stat(self.root / relative, follow_symlinks=False).st_size
+        except (OSError, ValueError):
+            return 0
+
     def takes(self, relative: str) -> bool:
         """Whether a new file of that name would be one of the source's.
 

@@ -1,8 +1,9 @@
 """A directory of NDJSON, CSV or Parquet files as a source: every file is a partition.
 
 Text files may grow: an epoch reads up to the last complete record, and leaves a torn last line to
-the next. Parquet files are taken whole, once they are complete. Files come in the order of their
-relative paths, and an epoch's limits are filled in that order.
+the next. An epoch's limits are shared between the files that wait, so that all of them are read
+side by side and event time goes on in each. Parquet files are taken whole, once they are complete,
+in the order of their relative paths.
 
 Files must not change where they were read. One that shrank, was replaced or is gone is a named
 error; which of these can be allowed is in ``FileOptions``.
@@ -122,13 +123,12 @@ class FileSource:
         require_utc("clock", clock)
         known = self._offsets(start)
         pinned = self._pinned(previous)
-        budget = Budget(limits)
-        ranges: list[SourceRange] = []
-        idle: list[SourcePosition] = []
-        prints: dict[str, str] = {}
-        gone: list[str] = []
         listed = self._directory.files(self._options.max_files)
-        for path in sorted({*listed, *known}, key=str.encode):
+        order, waiting = self._order({*listed, *known}, known)
+        budget = Budget(limits, waiting)
+        lanes: dict[str, _Lane] = {}
+        gone: list[str] = []
+        for path in order:
             try:
                 with self._directory.open(path) as file:
                     lane = self._plan_file(file, known.get(path), pinned.get(path), budget, clock)
@@ -137,18 +137,29 @@ class FileSource:
                     gone.append(path)
                 continue
             if lane:
-                ranges.append(lane.range)
-                prints[path] = str(lane.fingerprint)
-                if lane.idle:
-                    idle.append(lane.range.end)
-        gaps = self._gaps(gone, known, pinned, [path for path in listed if path not in known])
+                lanes[path] = lane
+        new = [path for path in listed if path not in known]
+        gaps = self._gaps(sorted(gone, key=str.encode), known, pinned, new)
+        paths = sorted(lanes, key=str.encode)
         return SourcePlan(
             source_id=self._source_id,
-            identity=FileIdentity(fingerprints=prints),
-            ranges=tuple(ranges),
-            idle=tuple(idle),
+            identity=FileIdentity(fingerprints={p: str(lanes[p].fingerprint) for p in paths}),
+            ranges=tuple(lanes[path].range for path in paths),
+            idle=tuple(lanes[path].range.end for path in paths if lanes[path].idle),
             gaps=gaps,
         )
+
+    def _order(self, paths: set[str], known: dict[str, int]) -> tuple[list[str], int]:
+        """In which order files get their share of an epoch, and how many of them wait.
+
+        Those with little to read come first: what they leave is shared between the others.
+        """
+        by_path = sorted(paths, key=str.encode)
+        sizes = {path: self._directory.size(path) - known.get(path, 0) for path in by_path}
+        waiting = sum(size > 0 for size in sizes.values())
+        if self._options.format == "parquet":
+            return by_path, max(1, waiting)
+        return sorted(by_path, key=lambda path: sizes[path]), max(1, waiting)
 
     def identity(self) -> FileIdentity:
         """The fingerprints of all files as they are now, read to their end."""

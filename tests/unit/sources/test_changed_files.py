@@ -156,8 +156,8 @@ def test_a_gap_that_was_accepted_is_recorded(data: Path) -> None:
 def test_a_file_whose_turn_never_came_is_missed(data: Path) -> None:
     (data.parent / "b.log").write_bytes(TEN)
     source = file_source(data.parent, on_vanished="forget")
-    first = plan(source, limits=Admission(max_bytes=80))
-    assert extents(first) == {"a.log": (0, 80), "b.log": (0, 0)}
+    first = plan(source, limits=Admission(max_records=1))
+    assert extents(first) == {"a.log": (0, 8), "b.log": (0, 0)}
     (data.parent / "b.log").unlink()
     with pytest.raises(RetentionExpired, match=r"b\.log from byte 0 on"):
         plan(source, first)
@@ -234,13 +234,14 @@ def test_a_file_is_idle_when_it_was_read_and_rests(data: Path) -> None:
 
 
 def test_a_file_that_waits_for_its_turn_is_not_idle(data: Path) -> None:
-    (data.parent / "b.log").write_bytes(TEN)
+    (data.parent / "b.log").write_bytes(TEN * 2)
     for path in data.parent.iterdir():
         set_age(path, 3600)
     source = file_source(data.parent)
-    first = plan(source, limits=Admission(max_records=10))
+    first = plan(source, limits=Admission(max_records=20))
+    assert extents(first) == {"a.log": (0, 80), "b.log": (0, 80)}
     second = plan(source, first, limits=Admission(max_records=1))
-    assert extents(second) == {"a.log": (80, 80), "b.log": (0, 8)}
+    assert extents(second) == {"a.log": (80, 80), "b.log": (80, 88)}
     assert second.idle == (FilePosition(path="a.log", byte_offset=80),)
 
 

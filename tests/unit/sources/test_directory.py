@@ -151,16 +151,31 @@ def test_what_the_system_refuses_is_named(
         plan(file_source(tmp_path))
 
 
-def test_limits_are_filled_file_by_file(tmp_path: Path) -> None:
+def test_limits_are_shared_between_the_files_that_wait(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / name).write_bytes(LINE * 3)
     source = file_source(tmp_path)
     by_records = plan(source, limits=Admission(max_records=4))
-    assert extents(by_records) == {"a": (0, 24), "b": (0, 8), "c": (0, 0)}
+    assert extents(by_records) == {"a": (0, 16), "b": (0, 8), "c": (0, 8)}
     by_bytes = plan(source, limits=Admission(max_bytes=41))
-    assert extents(by_bytes) == {"a": (0, 24), "b": (0, 16), "c": (0, 0)}
+    assert extents(by_bytes) == {"a": (0, 8), "b": (0, 16), "c": (0, 16)}
     both = plan(source, by_bytes, limits=Admission(max_bytes=41, max_records=2))
-    assert extents(both) == {"a": (24, 24), "b": (16, 24), "c": (0, 8)}
+    assert extents(both) == {"a": (8, 8), "b": (16, 24), "c": (16, 24)}
+
+
+def test_what_a_file_does_not_need_goes_to_the_others(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(LINE * 100)
+    (tmp_path / "b").write_bytes(LINE)
+    (tmp_path / "c").write_bytes(b"")
+    found = plan(file_source(tmp_path), limits=Admission(max_records=10))
+    assert extents(found) == {"a": (0, 72), "b": (0, 8)}
+
+
+def test_a_share_smaller_than_a_record_holds_nobody_back(tmp_path: Path) -> None:
+    for name in "abcd":
+        (tmp_path / name).write_bytes(LINE * 3)
+    found = plan(file_source(tmp_path), limits=Admission(max_bytes=28))
+    assert extents(found) == {"a": (0, 8), "b": (0, 8), "c": (0, 8), "d": (0, 0)}
 
 
 def test_a_record_larger_than_the_limit_is_taken_alone(tmp_path: Path) -> None:
@@ -169,6 +184,6 @@ def test_a_record_larger_than_the_limit_is_taken_alone(tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(LINE)
     source = file_source(tmp_path)
     first = plan(source, limits=Admission(max_bytes=20))
-    assert extents(first) == {"a": (0, 8), "b": (0, 0), "c": (0, 0)}
+    assert extents(first) == {"a": (0, 8), "b": (0, 0), "c": (0, 8)}
     second = plan(source, first, limits=Admission(max_bytes=20))
-    assert extents(second) == {"a": (8, 8), "b": (0, 65), "c": (0, 0)}
+    assert extents(second) == {"a": (8, 8), "b": (0, 65), "c": (8, 8)}
