@@ -6,7 +6,7 @@ Both lie in the checkpoint of the epoch that met them, for as long as that is re
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,8 +17,8 @@ from laminar_dagster.core import layout
 from laminar_dagster.core.errors import InvalidConfig, RestoreFailed, UnknownSource
 from laminar_dagster.core.ids import EpochNumber, SourceId
 from laminar_dagster.core.manifest import CheckpointManifest, FileEntry
+from laminar_dagster.core.ports import Source
 from laminar_dagster.runtime.checkpoints import CheckpointStore
-from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.verification import read_verified
 
 LetterKind = Literal["bad", "late"]
@@ -87,7 +87,9 @@ def read_letters(checkpoints: CheckpointStore, letters: Letters) -> Iterator[pa.
             raise RestoreFailed(letters.source_id, 0, f"{key} is no Arrow file: {error}") from None
 
 
-def replay_letters(pipeline: Pipeline, letters: Letters) -> Replayed:
+def replay_letters(
+    checkpoints: CheckpointStore, sources: Iterable[Source], letters: Letters
+) -> Replayed:
     """Put bad records back into their source, to be read again by the next epoch. Once.
 
     Raises:
@@ -95,14 +97,13 @@ def replay_letters(pipeline: Pipeline, letters: Letters) -> Replayed:
         UnknownSource: The pipeline no longer has the source.
         InvalidConfig: The source takes nothing back.
     """
-    sources = {source.source_id: source for source in pipeline.sources}
-    source: Any = sources.get(letters.source_id)
+    source: Any = next((each for each in sources if each.source_id == letters.source_id), None)
     if source is None:
         raise UnknownSource(letters.source_id)
     if not hasattr(source, "replay"):
         where = f"source {letters.source_id}"
         raise InvalidConfig(where, "it takes no records back", "send them to it by other means")
-    table = pa.concat_tables([*read_letters(pipeline.checkpoints, letters)])
+    table = pa.concat_tables([*read_letters(checkpoints, letters)])
     whole = table.filter(pc.field("is_whole"))
     cut_off = table.num_rows - whole.num_rows
     if not whole.num_rows:

@@ -8,6 +8,7 @@ process, in another, or on another machine.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, assert_never
 
@@ -70,9 +71,17 @@ class _Memory:
 class EpochRunner:
     """Runs the epochs of a pipeline, one after the other."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        """Run a pipeline whose store has been probed."""
+    def __init__(
+        self, pipeline: Pipeline, on_step: Callable[[EpochNumber, str], None] | None = None
+    ) -> None:
+        """Run a pipeline whose store has been probed.
+
+        Args:
+            pipeline: Which one.
+            on_step: Told of every step as it begins: the epoch, and the step's name.
+        """
         self._pipeline = pipeline
+        self._on_step = on_step
 
     def next_epoch(self) -> EpochNumber:
         """The oldest epoch that is not finished, or else a new one."""
@@ -96,6 +105,8 @@ class EpochRunner:
             step = protocol.next_step(self._facts(standing, epoch, memory))
             if isinstance(step, protocol.Finished):
                 return EpochReport(epoch, self._manifest(epoch).checkpoint_id, tuple(taken))
+            if self._on_step:
+                self._on_step(epoch, type(step).__name__)
             begun = self._pipeline.clock.monotonic()
             self._take(step, epoch, memory)
             seconds = self._pipeline.clock.monotonic() - begun

@@ -19,7 +19,8 @@ from laminar_dagster.core.manifest import (
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.verification import read_verified
 from laminar_dagster.spark.arrow_files import file_table
-from laminar_dagster.spark.state_chain import END, StateShape
+from laminar_dagster.spark.columns import END
+from laminar_dagster.spark.state_shape import StateShape
 
 WINDOW_END = "window_end"
 CHANGE = "change"

@@ -15,8 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from laminar_dagster.config.model import Aggregate
-from laminar_dagster.config.operators import Partial, partials_of
 from laminar_dagster.core.errors import ComputeFailed
 
 Merge = Literal["sum", "min", "max"]
@@ -35,6 +33,7 @@ class PartialColumn:
         first: How it is made of the input.
         merge: How partials become one.
         arrow_type: In the state.
+        argument_type: Of the argument; None where it is not known, or there is none.
     """
 
     name: str
@@ -42,46 +41,7 @@ class PartialColumn:
     first: Literal["count", "sum", "min", "max"]
     merge: Merge
     arrow_type: pa.DataType
-
-
-def partial_column(partial: Partial, argument: str | None, argument_type: Any) -> PartialColumn:
-    """The column that keeps a partial.
-
-    Args:
-        partial: What it holds.
-        argument: The column of the input with the argument's values; None counts rows.
-        argument_type: Of that column, in Arrow.
-    """
-    match partial.function:
-        case "count":
-            return PartialColumn(partial.name, argument, "count", "sum", pa.int64())
-        case "sum":
-            return PartialColumn(partial.name, argument, "sum", "sum", _sum_type(argument_type))
-        case "min" | "max" as function:
-            return PartialColumn(partial.name, argument, function, function, argument_type)
-
-
-def finished_sql(aggregate: Aggregate, argument_type: Any) -> str:
-    """The aggregate's value, as Spark SQL over its partials, of Spark's own result type."""
-    value, *count = (quoted(partial.name) for partial in partials_of(aggregate))
-    is_decimal = argument_type is not None and pa.types.is_decimal(argument_type)
-    match aggregate.function:
-        case "sum" if is_decimal:
-            precision, scale = argument_type.precision, argument_type.scale
-            return f"CAST({value} AS DECIMAL({min(38, precision + 10)}, {scale}))"
-        case "avg" if is_decimal:
-            precision, scale = argument_type.precision, argument_type.scale
-            result = f"DECIMAL({min(38, precision + 4)}, {min(38, scale + 4)})"
-            return f"CAST({value} / NULLIF({count[0]}, 0) AS {result})"
-        case "avg":
-            return f"CAST({value} AS DOUBLE) / NULLIF({count[0]}, 0)"
-        case _:
-            return value
-
-
-def quoted(name: str) -> str:
-    """A column's name for Spark SQL, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
+    argument_type: pa.DataType | None = None
 
 
 def first_partials(
@@ -147,14 +107,6 @@ def _finish(values: pa.ChunkedArray, column: PartialColumn, operator: str) -> pa
         return values.cast(column.arrow_type)
     except pa.ArrowInvalid as error:
         raise ComputeFailed(operator, f"{column.name} does not fit its type: {error}") from None
-
-
-def _sum_type(argument_type: Any) -> pa.DataType:
-    if argument_type is not None and pa.types.is_decimal(argument_type):
-        return pa.decimal128(38, argument_type.scale)
-    if argument_type is not None and pa.types.is_floating(argument_type):
-        return pa.float64()
-    return pa.int64()
 
 
 # --- floats in the order of SQL, in which NaN is the largest ------------------------------------

@@ -1,9 +1,8 @@
 """A pipeline's views as one Spark job.
 
-A frame carries, beside the columns of its relation, ``_part`` (which partition of the source or
-bucket of the state a row belongs to), ``_control`` (not null: no record, but a report on its way to
-the driver) and ``_keep`` (false: a filter dropped it; it travels on to be counted). Expressions are
-evaluated for live rows only, as SQL demands of what stands behind a WHERE.
+A frame carries, beside the columns of its relation, those of ``columns``: where a row comes from,
+whether it is a record or a report, and whether a filter dropped it. Expressions are evaluated for
+live rows only, as SQL demands of what stands behind a WHERE.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
 from typing import Final, assert_never
@@ -19,7 +18,6 @@ from typing import Final, assert_never
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from laminar_dagster.config.model import (
     PipelineModel,
@@ -32,24 +30,25 @@ from laminar_dagster.config.model import (
     View,
     WindowAggregate,
 )
-from laminar_dagster.config.operators import id_of_input, id_of_part, partials_of
+from laminar_dagster.config.operators import id_of_input, id_of_part, stateful_operators
 from laminar_dagster.core.document import encode_part, to_utc_microseconds
-from laminar_dagster.core.errors import ComputeFailed
 from laminar_dagster.core.ids import CheckpointId, OperatorId, SinkId
 from laminar_dagster.core.manifest import PartitionSnapshotEntry
 from laminar_dagster.core.ports import ObjectStore
-from laminar_dagster.spark.aggregates import finished_sql, partial_column
-from laminar_dagster.spark.scan import CONTROL, PART, Scan, scan_frame
+from laminar_dagster.spark.bucket_step import BucketStep
+from laminar_dagster.spark.columns import CONTROL, EARLY, KEEP, PART, quoted
+from laminar_dagster.spark.early_partials import EarlyWindow
+from laminar_dagster.spark.early_windows import early_window
+from laminar_dagster.spark.scan import Scan, scan_frame
 from laminar_dagster.spark.staging import REPORT, StageStep
-from laminar_dagster.spark.state_chain import END, KeyColumn, StateShape
+from laminar_dagster.spark.state_shape import StateShape
 from laminar_dagster.spark.watermarks import SourceClock
-from laminar_dagster.spark.window_step import (
-    BUCKET,
-    KEEP,
-    SEQUENCE,
-    TIME,
-    BucketStep,
-    PartialStep,
+from laminar_dagster.spark.window_frames import (
+    closed_windows,
+    finished_windows,
+    partials_of_records,
+    partials_of_scan,
+    window_inputs,
 )
 
 _EPOCH_TIME: Final = re.compile(r"\bepoch_time\s*\(\s*\)", re.IGNORECASE)
@@ -82,14 +81,14 @@ class Compiler:
     fed_by: dict[OperatorId, tuple[str, ...]] = field(default_factory=dict)
     cached: list[DataFrame] = field(default_factory=list)
     _frames: dict[str, DataFrame] = field(default_factory=dict)
+    _scanned: dict[str, DataFrame] = field(default_factory=dict)
+    _early: dict[OperatorId, tuple[str, int, EarlyWindow]] = field(default_factory=dict)
 
     def compile(self) -> DataFrame:
         """One frame of reports, whose collection runs the whole epoch."""
         readers = Counter(name for view in self.model.views for name in inputs_of(view.query))
         for source in self.model.sources:
-            frame = scan_frame(self.spark, self.scans[source.source_id])
-            frame = frame.selectExpr("*", f"{CONTROL} IS NULL AS {KEEP}")
-            self._frames[source.source_id] = self._shared(frame, readers[source.source_id])
+            self._scan(source.source_id, readers[source.source_id])
         reports = []
         contracts = {contract.view: contract.yaml for contract in self.model.contracts}
         for view in self.model.views:
@@ -109,6 +108,31 @@ class Compiler:
             )
             reports.append(frame.mapInArrow(step, f"{REPORT} STRING"))
         return reduce(DataFrame.union, reports)
+
+    def _scan(self, source: str, readers: int) -> None:
+        """Read a source once, for all that read it; aggregate where it is read what can be."""
+        scan = self.scans[source]
+        early = self._early_windows(source, scan.schema)
+        for number, (operator, window) in enumerate(early.items()):
+            self._early[operator] = (source, number, window)
+        hands_on = readers > len(early)
+        scan = replace(scan, early=tuple(early.values()), hands_on=hands_on)
+        scanned = self._shared(scan_frame(self.spark, scan), readers)
+        self._scanned[source] = scanned
+        if hands_on:
+            records = scanned.where(f"{EARLY} IS NULL") if early else scanned
+            names = [quoted(name) for name in (*scan.schema.names, PART, CONTROL)]
+            self._frames[source] = records.selectExpr(*names, f"{CONTROL} IS NULL AS {KEEP}")
+
+    def _early_windows(self, source: str, schema: pa.Schema) -> dict[OperatorId, EarlyWindow]:
+        found = {}
+        for view in self.model.views:
+            for operator, query in stateful_operators(view):
+                if query.source == TableInput(source):
+                    window = early_window(operator, query, schema)
+                    if window:
+                        found[operator] = window
+        return found
 
     def _shared(self, frame: DataFrame, readers: int) -> DataFrame:
         if readers < 2:
@@ -177,100 +201,33 @@ class Compiler:
     # --- windows --------------------------------------------------------------------------------
 
     def _window(self, view: View, query: WindowAggregate, operator: OperatorId) -> DataFrame:
-        source = self._relation(view, query.source, id_of_input(operator))
-        records = self._arguments(self._filtered(source, query.where), query)
-        shape, schema = self._shape(records, query, operator)
+        partials, shape = self._partials(view, query, operator)
         self.operators[operator] = shape
         if not self._has_window(query.source):
             self.fed_by[operator] = self._sources_of(query)
-        step = PartialStep(
-            shape=shape,
-            size=query.window.size_micros,
-            slide=query.window.slide_micros,
-            buckets=self.buckets,
-            schema=schema,
-        )
-        partials = records.mapInArrow(step, from_arrow_schema(schema))
-        bucket_schema = _without(schema, BUCKET, SEQUENCE)
-        bucket_step = BucketStep(
+        step = BucketStep(
             shape=shape,
             clocks=tuple(self.clocks[name] for name in sorted(set(self._sources_of(view.query)))),
             chains={
                 bucket: tuple(encode_part(entry) for entry in entries)
                 for bucket, entries in self.chains.get(operator, {}).items()
             },
-            schema=bucket_schema,
             attempt=self.attempt,
             store=self.store,
         )
-        every = partials.unionByName(self._markers(), allowMissingColumns=True)
-        # Spark counts the arguments of what it is given, and takes ``self`` for one.
-        closed = every.groupBy(BUCKET).applyInArrow(
-            lambda table: bucket_step(table), from_arrow_schema(bucket_schema)
-        )
-        return self._emitted(closed, query, records)
+        closed = closed_windows(partials, step, self.buckets)
+        finished = finished_windows(closed, query, shape)
+        return self._projected(self._filtered(finished, query.having), query.columns)
 
-    def _arguments(self, frame: DataFrame, query: WindowAggregate) -> DataFrame:
-        columns = [Projection(TIME, f"unix_micros({query.window.time})"), *query.keys]
-        columns += [Projection(name, sql) for sql, name in _argument_names(query).items()]
-        records = self._projected(frame, tuple(columns))
-        names = [key.name for key in query.keys]
-        floats = {
-            each.name
-            for each in records.schema.fields
-            if each.name in names and each.dataType.typeName() in ("float", "double")
-        }
-        # SQL knows one zero; bytes know two.
-        keys = [f"IF(`{n}` = 0, `{n}` * 0, `{n}`)" if n in floats else f"`{n}`" for n in names]
-        bucket = f"pmod(xxhash64({', '.join(keys)}), {self.buckets})" if keys else "0"
-        others = [f"`{name}`" for name in records.columns if name not in names]
-        return records.selectExpr(
-            *others,
-            *(f"{key} AS `{name}`" for key, name in zip(keys, names, strict=True)),
-            f"CAST({bucket} AS BIGINT) AS {BUCKET}",
-        )
-
-    def _shape(
-        self, records: DataFrame, query: WindowAggregate, operator: OperatorId
-    ) -> tuple[StateShape, pa.Schema]:
-        types = _arrow_types(records)
-        arguments = _argument_types(query, records)
-        keys = tuple(key.name for key in query.keys)
-        for key in keys:
-            if pa.types.is_nested(types[key]):
-                reason = f"GROUP BY a value of type {types[key]} is not supported"
-                raise ComputeFailed(operator, reason)
-        wanted = [partial for each in query.aggregates for partial in partials_of(each)]
-        partials = tuple(
-            partial_column(each, *arguments[each.argument]) for each in dict.fromkeys(wanted)
-        )
-        fields = [(BUCKET, pa.int64()), (PART, pa.int64()), (SEQUENCE, pa.int64())]
-        fields += [(CONTROL, pa.string()), (END, pa.int64())]
-        fields += [(key, types[key]) for key in keys]
-        fields += [(column.name, column.arrow_type) for column in partials]
-        columns = tuple(KeyColumn(key.name, key.sql, types[key.name]) for key in query.keys)
-        return StateShape(operator, columns, partials), pa.schema(fields)
-
-    def _emitted(self, closed: DataFrame, query: WindowAggregate, records: DataFrame) -> DataFrame:
-        arguments = _argument_types(query, records)
-        size = query.window.size_micros
-        frame = closed.selectExpr(
-            PART,
-            CONTROL,
-            f"{CONTROL} IS NULL AS {KEEP}",
-            f"timestamp_micros({END} - {size}) AS window_start",
-            f"timestamp_micros({END}) AS window_end",
-            *(f"`{key.name}`" for key in query.keys),
-            *(
-                f"{finished_sql(each, arguments[each.argument][1])} AS `{each.name}`"
-                for each in query.aggregates
-            ),
-        )
-        return self._projected(self._filtered(frame, query.having), query.columns)
-
-    def _markers(self) -> DataFrame:
-        """One row for each bucket, so that windows close also where no record came."""
-        return self.spark.range(self.buckets).selectExpr(f"id AS {BUCKET}")
+    def _partials(
+        self, view: View, query: WindowAggregate, operator: OperatorId
+    ) -> tuple[DataFrame, StateShape]:
+        if operator in self._early:
+            source, number, window = self._early[operator]
+            return partials_of_scan(self._scanned[source], number, window)
+        source_frame = self._relation(view, query.source, id_of_input(operator))
+        records = self._projected(self._filtered(source_frame, query.where), window_inputs(query))
+        return partials_of_records(records, query, operator)
 
     def _has_window(self, query: Relation) -> bool:
         """Whether what comes out are results of windows, here or in a view below."""
@@ -290,27 +247,6 @@ class Compiler:
         return tuple(found)
 
 
-def _argument_names(query: WindowAggregate) -> dict[str, str]:
-    """The columns that carry the arguments of aggregates, by what they hold; each once."""
-    texts = (each.argument for each in query.aggregates if each.argument is not None)
-    return {text: f"_x{number}" for number, text in enumerate(dict.fromkeys(texts))}
-
-
-def _argument_types(
-    query: WindowAggregate, records: DataFrame
-) -> dict[str | None, tuple[str | None, pa.DataType | None]]:
-    """For each argument its column and its type; nothing for that of COUNT(*)."""
-    types = _arrow_types(records)
-    found: dict[str | None, tuple[str | None, pa.DataType | None]] = {None: (None, None)}
-    for text, name in _argument_names(query).items():
-        found[text] = (name, types[name])
-    return found
-
-
-def _arrow_types(frame: DataFrame) -> dict[str, pa.DataType]:
-    return {each.name: each.type for each in to_arrow_schema(frame.schema, timezone="UTC")}
-
-
 def inputs_of(query: Relation) -> Iterator[str]:
     """The sources and views that a query reads, each as often as it does."""
     for relation in _below(query):
@@ -328,7 +264,3 @@ def _below(relation: Relation) -> Iterator[Relation]:
                 yield from _below(part)
         case Select() | WindowAggregate():
             yield from _below(relation.source)
-
-
-def _without(schema: pa.Schema, *names: str) -> pa.Schema:
-    return pa.schema([each for each in schema if each.name not in names])

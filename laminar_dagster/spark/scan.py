@@ -4,6 +4,9 @@ Each split is one Spark partition. Its task decodes chunk by chunk, sets late re
 without an event time aside, writes them and the undecodable ones to the attempt's folder, and hands
 on the rest as Arrow. Its last row carries no record but the task's own count of what it did, in
 ``_control``: the count travels with the data, so that what arrives can be checked against it.
+
+Windows that need nothing of Spark are aggregated here as well, and only their partials handed on:
+see ``early_partials``.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import DecodeFailed, LaminarError
@@ -26,10 +29,16 @@ from laminar_dagster.core.ids import CheckpointId, FileName, SourceId
 from laminar_dagster.core.offsets import SourceRange
 from laminar_dagster.core.ports import ObjectStore, SplitReader
 from laminar_dagster.spark.arrow_files import file_bytes, sha256
+from laminar_dagster.spark.columns import CONTROL, PART
+from laminar_dagster.spark.early_partials import (
+    EarlyAggregator,
+    EarlyWindow,
+    early_fields,
+    early_rows,
+)
 from laminar_dagster.spark.lateness import LatenessJudge
+from laminar_dagster.spark.partial_step import control_rows
 
-PART: Final = "_part"
-CONTROL: Final = "_control"
 _FORMAT: Final = "laminar"
 _LETTERS_PER_FILE: Final = 100_000
 
@@ -45,7 +54,12 @@ class Split:
 
 @dataclass(frozen=True)
 class Scan:
-    """Everything a task needs to read a split of a source."""
+    """Everything a task needs to read a split of a source.
+
+    Attributes:
+        schema: Of the records.
+        hands_on: Whether the records themselves are wanted, beside what ``early`` makes of them.
+    """
 
     source_id: SourceId
     schema: pa.Schema
@@ -57,10 +71,19 @@ class Scan:
     fail_on_bad: bool
     store: ObjectStore = field(repr=False)
     attempt: CheckpointId
+    early: tuple[EarlyWindow, ...] = ()
+    hands_on: bool = True
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        """Of what a task hands on: records, partials and reports."""
+        records = self.schema if self.hands_on else []
+        own = [pa.field(PART, pa.int64()), pa.field(CONTROL, pa.string())]
+        return pa.schema([*records, *own, *early_fields(self.early)])
 
 
 def scan_frame(spark: SparkSession, scan: Scan) -> DataFrame:
-    """The on-time records of a source, with ``_part`` and ``_control``."""
+    """What the tasks hand on: rows of ``scan.row_schema``."""
 
     # Defined in here, so that Spark ships it by value: what it holds never becomes an option, and
     # options are shown in query plans.
@@ -70,8 +93,7 @@ def scan_frame(spark: SparkSession, scan: Scan) -> DataFrame:
             return f"{_FORMAT}_{scan.source_id}"
 
         def schema(self) -> StructType:
-            columns = from_arrow_schema(scan.schema)
-            return columns.add(PART, LongType()).add(CONTROL, StringType())
+            return from_arrow_schema(scan.row_schema)
 
         def reader(self, schema: Any) -> DataSourceReader:
             return _ScanReader(scan)
@@ -116,6 +138,7 @@ class _SplitTask:
         judge = None
         if scan.time_column:
             judge = LatenessJudge(scan.time_column, scan.delay, self.split.watermark, scan.floor)
+        early = [EarlyAggregator(window, self.split.part) for window in scan.early]
         dead = _Letters(self, layout.bad_records_file)
         late = _Letters(self, layout.late_records_file)
         for chunk in scan.reader.read(self.split.piece):
@@ -137,7 +160,14 @@ class _SplitTask:
                     rows = rows.filter(pa.array(verdict))
             self.passed += rows.num_rows
             if rows.num_rows:
-                yield self._with_part(rows)
+                if scan.hands_on:
+                    yield self._record_rows(rows)
+                for number, aggregator in enumerate(early):
+                    for tally, partials in aggregator.add(rows):
+                        yield from self._early_rows(number, tally, partials)
+        for number, aggregator in enumerate(early):
+            for tally, partials in aggregator.finish():
+                yield from self._early_rows(number, tally, partials)
         dead.close()
         late.close()
         yield self.control_row(
@@ -154,18 +184,21 @@ class _SplitTask:
             }
         )
 
-    def _with_part(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        part = pa.array(np.full(rows.num_rows, self.split.part, np.int64))
-        nothing = pa.nulls(rows.num_rows, pa.string())
-        names = [*rows.schema.names, PART, CONTROL]
-        return pa.RecordBatch.from_arrays([*rows.columns, part, nothing], names=names)
+    def _record_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        count = rows.num_rows
+        found = {name: rows.column(name) for name in rows.schema.names}
+        found[PART] = pa.array(np.full(count, self.split.part, np.int64))
+        schema = self.scan.row_schema
+        columns = [found.get(each.name, pa.nulls(count, each.type)) for each in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _early_rows(self, number: int, tally: str, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        schema = self.scan.row_schema
+        yield control_rows([tally], self.split.part, schema)
+        yield from early_rows(number, table, schema)
 
     def control_row(self, report: dict[str, Any]) -> pa.RecordBatch:
-        schema = self.scan.schema
-        columns = [pa.nulls(1, each.type) for each in schema]
-        part, control = pa.array([self.split.part], pa.int64()), pa.array([json.dumps(report)])
-        names = [*schema.names, PART, CONTROL]
-        return pa.RecordBatch.from_arrays([*columns, part, control], names=names)
+        return control_rows([json.dumps(report)], self.split.part, self.scan.row_schema)
 
 
 class _Letters:

@@ -33,14 +33,26 @@ def open_session(settings: Mapping[str, str] = {}) -> SparkSession:
     """The session of this process, made when there is none.
 
     Args:
-        settings: Spark's own, over the defaults above.
+        settings: Spark's own, over the defaults above. With ``spark.remote``, or with
+            ``SPARK_REMOTE`` in the environment, it is a session on a Spark Connect server.
     """
+    remote = settings.get("spark.remote") or os.environ.get("SPARK_REMOTE")
+    if remote:
+        return _open_remote_session(remote, settings)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder
     for key, value in {**_DEFAULTS, **settings}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    if session.sparkContext is not None:
-        session.sparkContext.setLogLevel("ERROR")
+    session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _open_remote_session(remote: str, settings: Mapping[str, str]) -> SparkSession:
+    """All that a session on a server can choose is how its queries run."""
+    builder = SparkSession.builder.remote(remote)
+    for key, value in {**_DEFAULTS, **settings}.items():
+        if key.startswith("spark.sql."):
+            builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -20,9 +20,9 @@ from laminar_dagster.core.errors import LaminarError
 from laminar_dagster.core.ids import CheckpointId, FileName, SinkId
 from laminar_dagster.core.ports import ObjectStore
 from laminar_dagster.spark.arrow_files import file_bytes, schema_fingerprint, sha256
+from laminar_dagster.spark.columns import CONTROL, KEEP, PART
 from laminar_dagster.spark.contracts import broken_rules
-from laminar_dagster.spark.scan import CONTROL, PART
-from laminar_dagster.spark.window_step import KEEP, count_records
+from laminar_dagster.spark.partial_step import count_records
 
 REPORT: Final = "_report"
 _OWN: Final = (PART, CONTROL, KEEP)

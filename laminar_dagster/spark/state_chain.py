@@ -8,8 +8,6 @@ by size, so that a large old file is rewritten only when as much has come on top
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,97 +17,14 @@ from msgspec import structs
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import ChecksumMismatch, RestoreFailed
-from laminar_dagster.core.ids import CheckpointId, OperatorId, PartitionId
+from laminar_dagster.core.ids import CheckpointId, PartitionId
 from laminar_dagster.core.manifest import PartitionSnapshotEntry
 from laminar_dagster.core.ports import ObjectStore
-from laminar_dagster.spark.aggregates import PartialColumn, merge_partials
-from laminar_dagster.spark.arrow_files import file_bytes, file_table, schema_fingerprint, sha256
+from laminar_dagster.spark.arrow_files import file_bytes, file_table, sha256
+from laminar_dagster.spark.columns import END
+from laminar_dagster.spark.state_shape import StateShape
 
-END: Final = "_end"
 MAX_FILES: Final = 8
-_METADATA: Final = b"laminar.state"
-
-
-@dataclass(frozen=True, slots=True)
-class KeyColumn:
-    """A key: its column in the state, the expression it is, and its type."""
-
-    name: str
-    sql: str
-    arrow_type: pa.DataType
-
-
-@dataclass(frozen=True, slots=True)
-class StateShape:
-    """What the rows of a state look like: window end, keys, partials.
-
-    It is kept with the rows, in the metadata of each file's schema.
-    """
-
-    operator: OperatorId
-    keys: tuple[KeyColumn, ...]
-    columns: tuple[PartialColumn, ...]
-
-    @property
-    def group(self) -> tuple[str, ...]:
-        """What identifies a row."""
-        return (END, *(key.name for key in self.keys))
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Of a file of state."""
-        fields = [(END, pa.int64())]
-        fields += [(key.name, key.arrow_type) for key in self.keys]
-        fields += [(column.name, column.arrow_type) for column in self.columns]
-        about = {
-            "operator": self.operator,
-            "keys": {key.name: key.sql for key in self.keys},
-            "partials": {column.name: column.merge for column in self.columns},
-        }
-        return pa.schema(fields, {_METADATA: json.dumps(about, ensure_ascii=False)})
-
-    @classmethod
-    def of_file(cls, schema: pa.Schema) -> StateShape:
-        """The shape that a file was written with."""
-        about = json.loads(schema.metadata[_METADATA])
-        return cls(
-            OperatorId(about["operator"]),
-            tuple(
-                KeyColumn(name, sql, schema.field(name).type) for name, sql in about["keys"].items()
-            ),
-            tuple(
-                PartialColumn(name, None, "count", merge, schema.field(name).type)
-                for name, merge in about["partials"].items()
-            ),
-        )
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes when a column's name or type does."""
-        return schema_fingerprint(self.schema)
-
-    def read(self, table: pa.Table) -> pa.Table:
-        """Stored rows as rows of this shape: columns left out, and widened, where it changed.
-
-        Raises:
-            ValueError: They cannot be read so.
-        """
-        wanted = self.schema
-        missing = [name for name in wanted.names if name not in table.column_names]
-        if missing:
-            raise ValueError(f"it holds no {', '.join(missing)}")
-        found = table.select(wanted.names)
-        try:
-            return found.cast(wanted)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise ValueError(f"its columns have other types: {error}") from None
-
-    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """One row for each window and key, sorted; parts are merged in the order given."""
-        names = self.schema.names
-        table = pa.concat_tables([part.select(names) for part in parts])
-        merged = merge_partials(table, self.group, self.columns, self.operator)
-        return merged.sort_by([(name, "ascending") for name in self.group])
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,9 @@ FILTERED = PER_MINUTE.replace("n >= 0", "n >= 1")
 
 def verdicts(pipeline: Pipeline) -> dict[str, str]:
     parent = newest_manifest(pipeline.checkpoints, survey(pipeline.checkpoints))
-    return {str(each.operator_id): each.verdict for each in changes_since(pipeline, parent)}
+    assert pipeline.definition
+    changes = changes_since(pipeline.definition, parent, pipeline.checkpoints)
+    return {str(each.operator_id): each.verdict for each in changes}
 
 
 def totals(project: Project) -> dict[tuple[str, str], tuple[int, int]]:

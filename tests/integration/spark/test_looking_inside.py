@@ -90,10 +90,10 @@ def test_bad_and_late_records_are_kept_and_bad_ones_replayed(
     # The author sees that the column is too narrow, mends the source, and has them read again.
     project.write(per_minute=model)
     pipeline = build()
-    replayed = replay_letters(pipeline, bad)
+    replayed = replay_letters(pipeline.checkpoints, pipeline.sources, bad)
     assert (replayed.records, replayed.cut_off) == (2, 0)
     with pytest.raises(AlreadyReplayed):
-        replay_letters(pipeline, bad)
+        replay_letters(pipeline.checkpoints, pipeline.sources, bad)
     counts = run(pipeline).counts
     assert (counts.read, counts.processed, counts.dead_lettered) == (2, 1, 1)
     assert sorted(project.query("SELECT page FROM large")) == [("P1",), ("P2",)]

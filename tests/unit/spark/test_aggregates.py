@@ -16,11 +16,10 @@ from laminar_dagster.config.operators import Partial, partials_of
 from laminar_dagster.core.errors import ComputeFailed
 from laminar_dagster.spark.aggregates import (
     PartialColumn,
-    finished_sql,
     first_partials,
     merge_partials,
-    partial_column,
 )
+from laminar_dagster.spark.window_shapes import finished_sql, partial_column
 
 FUNCTIONS: Final = ("count", "sum", "min", "max", "avg")
 

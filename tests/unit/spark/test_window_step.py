@@ -18,19 +18,13 @@ from laminar_dagster.core.document import decode_part, encode_part
 from laminar_dagster.core.errors import ChecksumMismatch, LaminarError
 from laminar_dagster.core.ids import CheckpointId, EpochNumber, OperatorId
 from laminar_dagster.core.manifest import Origin, PartitionSnapshotEntry
-from laminar_dagster.spark.aggregates import partial_column
-from laminar_dagster.spark.scan import CONTROL, PART
-from laminar_dagster.spark.state_chain import END, MAX_FILES, KeyColumn, StateShape
+from laminar_dagster.spark.bucket_step import BucketStep
+from laminar_dagster.spark.columns import BUCKET, CONTROL, END, KEEP, PART, TIME
+from laminar_dagster.spark.partial_step import PartialStep, WindowPartials
+from laminar_dagster.spark.state_chain import MAX_FILES
+from laminar_dagster.spark.state_shape import KeyColumn, StateShape
 from laminar_dagster.spark.watermarks import Lane, SourceClock
-from laminar_dagster.spark.window_step import (
-    BUCKET,
-    CONTROL_BUCKET,
-    KEEP,
-    SEQUENCE,
-    TIME,
-    BucketStep,
-    PartialStep,
-)
+from laminar_dagster.spark.window_shapes import partial_column
 from laminar_dagster.testing.memory_store import MemoryStore
 
 OPERATOR = OperatorId("sums")
@@ -39,19 +33,6 @@ COLUMNS = (
     partial_column(Partial("sum", "x"), "_x0", pa.int64()),
 )
 SHAPE = StateShape(OPERATOR, (KeyColumn("_k0", "k", pa.string()),), COLUMNS)
-SCHEMA = pa.schema(
-    [
-        (BUCKET, pa.int64()),
-        (PART, pa.int64()),
-        (SEQUENCE, pa.int64()),
-        (CONTROL, pa.string()),
-        (END, pa.int64()),
-        ("_k0", pa.string()),
-        ("count(*)", pa.int64()),
-        ("sum(x)", pa.int64()),
-    ]
-)
-OUT = pa.schema([each for each in SCHEMA if each.name not in (BUCKET, SEQUENCE)])
 SIZE = 10
 
 Rows = list[tuple[int, str, int]]
@@ -66,7 +47,6 @@ def records(rows: Rows, watermark: int, *, keep: bool = True) -> pa.RecordBatch:
             CONTROL: pa.array([None] * len(rows) + [control], pa.string()),
             KEEP: pa.array([keep] * len(rows) + [False]),
             TIME: pa.array([time for time, _, _ in rows] + [None], pa.int64()),
-            BUCKET: pa.array([0] * len(rows) + [None], pa.int64()),
             "_k0": pa.array([key for _, key, _ in rows] + [None], pa.string()),
             "_x0": pa.array([value for _, _, value in rows] + [None], pa.int64()),
         }
@@ -85,14 +65,13 @@ class Operator:
     def run(self, rows: Rows, watermark: int) -> list[dict[str, Any]]:
         self.epoch += 1
         attempt = CheckpointId.from_parts(self.epoch, self.epoch)
-        step = PartialStep(SHAPE, SIZE, SIZE, 1, SCHEMA)
+        step = PartialStep(WindowPartials(SHAPE, SIZE, SIZE))
         found = pa.Table.from_batches(list(step(iter([records(rows, watermark)]))))
-        bucket = found.filter(pa.compute.equal(found.column(BUCKET), 0))
+        bucket = found.append_column(BUCKET, pa.array([0] * found.num_rows, pa.int64()))
         take = BucketStep(
             shape=SHAPE,
             clocks=(SourceClock("s", self.watermark, (Lane(0, self.watermark, False),)),),
             chains={0: tuple(encode_part(each) for each in self.files)},
-            schema=OUT,
             attempt=attempt,
             store=self.store,
         )
@@ -191,18 +170,16 @@ def test_damage_is_reported_by_name() -> None:
 
 
 def test_what_a_filter_drops_is_counted_and_goes_nowhere() -> None:
-    step = PartialStep(SHAPE, SIZE, SIZE, 2, SCHEMA)
+    step = PartialStep(WindowPartials(SHAPE, SIZE, SIZE))
     batch = records([(1, "a", 1), (2, "b", 2)], 0, keep=False)
     found = pa.Table.from_batches(list(step(iter([batch])))).to_pylist()
     assert all(row[END] is None for row in found)
-    tallies = [json.loads(row[CONTROL]) for row in found if row[BUCKET] == CONTROL_BUCKET]
-    (tally,) = [each for each in tallies if "processed" in each]
+    report, tally = (json.loads(row[CONTROL]) for row in found)
+    assert report["watermark"] == 0
     assert (tally["processed"], tally["filtered"]) == (0, 2)
-    # Every bucket hears how far event time has come.
-    assert sorted(row[BUCKET] for row in found) == [-1, -1, 0, 1]
 
 
 def test_a_hopping_window_takes_a_record_several_times() -> None:
-    step = PartialStep(SHAPE, 10, 5, 1, SCHEMA)
+    step = PartialStep(WindowPartials(SHAPE, 10, 5))
     found = pa.Table.from_batches(list(step(iter([records([(7, "a", 3)], 0)])))).to_pylist()
     assert sorted(row[END] for row in found if row[END] is not None) == [10, 15]

@@ -1,0 +1,108 @@
+"""From partials to state and closed windows: all that happens to one bucket in an epoch."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from laminar_dagster.core.document import decode_part, encode_part
+from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.core.ids import CheckpointId, PartitionId
+from laminar_dagster.core.manifest import PartitionSnapshotEntry
+from laminar_dagster.core.ports import ObjectStore
+from laminar_dagster.spark.columns import BUCKET, CONTROL, END, PART, SEQUENCE
+from laminar_dagster.spark.partial_step import control_rows
+from laminar_dagster.spark.state_chain import Closing, StateChain
+from laminar_dagster.spark.state_shape import StateShape
+from laminar_dagster.spark.watermarks import SourceClock, earliest
+
+# Where reports go that are on their way to the driver.
+CONTROL_BUCKET: Final = -1
+
+
+@dataclass(frozen=True)
+class BucketStep:
+    """Partials to state and closed windows: for ``GroupedData.applyInArrow`` by ``_bucket``.
+
+    Output: ``_part`` (the bucket), ``_control``, ``_end``, keys, partials, sorted.
+    """
+
+    shape: StateShape
+    clocks: tuple[SourceClock, ...]
+    chains: Mapping[int, tuple[bytes, ...]]
+    attempt: CheckpointId
+    store: ObjectStore = field(repr=False)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of what comes out."""
+        own = [(PART, pa.int64()), (CONTROL, pa.string())]
+        return pa.schema([*own, *self.shape.schema])
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """Take a bucket through the epoch."""
+        bucket = table.column(BUCKET)[0].as_py()
+        if bucket == CONTROL_BUCKET:
+            return self._controls(table.column(CONTROL).drop_null().to_pylist())
+        try:
+            return self._advance(bucket, table)
+        except LaminarError as error:
+            return self._controls([json.dumps(error.to_record())])
+
+    def _advance(self, bucket: int, table: pa.Table) -> pa.Table:
+        chain = StateChain(
+            self.store,
+            self.attempt,
+            self.shape,
+            PartitionId(bucket),
+            tuple(_entry(data) for data in self.chains.get(bucket, ())),
+        )
+        closing = self._closing(table.column(CONTROL).drop_null().to_pylist())
+        # A marker makes sure that every bucket is looked at; it has no window.
+        new = table.filter(pc.is_valid(table.column(END)))
+        new = new.sort_by([(PART, "ascending"), (SEQUENCE, "ascending")])
+        merged = self.shape.merge([new])
+        closes = _closes(merged, closing)
+        files = chain.advance(merged.filter(pc.invert(closes)), closing)
+        closed = self.shape.merge([*chain.closing_rows(closing), merged.filter(closes)])
+        states = [
+            json.dumps({"operator": self.shape.operator, "state": json.loads(encode_part(entry))})
+            for entry in files
+        ]
+        out = {
+            **{name: closed.column(name) for name in closed.column_names},
+            PART: pa.array(np.full(closed.num_rows, bucket, np.int64)),
+            CONTROL: pa.nulls(closed.num_rows, pa.string()),
+        }
+        rows = pa.table(out).select(self.schema.names).cast(self.schema)
+        return pa.concat_tables([self._controls(states, bucket), rows])
+
+    def _closing(self, controls: list[str]) -> Closing:
+        seen: dict[str, dict[int, int | None]] = defaultdict(dict)
+        for report in map(json.loads, controls):
+            if "source" in report:
+                seen[report["source"]][report["part"]] = report["watermark"]
+        return Closing(
+            earliest(clock.watermark for clock in self.clocks),
+            earliest(clock.advance(seen[clock.source_id]) for clock in self.clocks),
+        )
+
+    def _controls(self, texts: list[str], bucket: int = CONTROL_BUCKET) -> pa.Table:
+        return pa.Table.from_batches([control_rows(texts, bucket, self.schema)])
+
+
+def _closes(rows: pa.Table, closing: Closing) -> Any:
+    if closing.now is None:
+        return pa.array(np.zeros(rows.num_rows, np.bool_))
+    return pc.less_equal(rows.column(END), closing.now)
+
+
+def _entry(data: bytes) -> PartitionSnapshotEntry:
+    return decode_part(data, PartitionSnapshotEntry, "state entry")

@@ -1,0 +1,28 @@
+"""The columns that the engine adds to those of a relation.
+
+They begin with an underscore, which no column of an author's does on its way through the job.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Which partition of a source, or bucket of a state, a row belongs to.
+PART: Final = "_part"
+# Not null: no record, but a report on its way to the driver.
+CONTROL: Final = "_control"
+# False: a filter dropped it; it travels on to be counted.
+KEEP: Final = "_keep"
+# Event time, and the end of a window, in microseconds.
+TIME: Final = "_time"
+END: Final = "_end"
+# The bucket of a key, and the order of the partials of one partition.
+BUCKET: Final = "_bucket"
+SEQUENCE: Final = "_sequence"
+# Not null: a partial that was made where the record was read, of the operator of that number.
+EARLY: Final = "_early"
+
+
+def quoted(name: str) -> str:
+    """A column's name for Spark SQL, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,122 @@
+"""From records to partials: one row for each window and key, with what has to be kept of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from laminar_dagster.spark.aggregates import first_partials
+from laminar_dagster.spark.columns import CONTROL, END, KEEP, PART, SEQUENCE, TIME
+from laminar_dagster.spark.state_shape import StateShape
+
+ROWS_AT_ONCE: Final = 500_000
+
+
+@dataclass(frozen=True)
+class WindowPartials:
+    """Assigns records to windows, and aggregates those of one window and key."""
+
+    shape: StateShape
+    size: int
+    slide: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of what comes out of a step: the partials, where they come from, and reports."""
+        own = [(PART, pa.int64()), (SEQUENCE, pa.int64()), (CONTROL, pa.string())]
+        return pa.schema([*own, *self.shape.schema])
+
+    def aggregate(self, records: pa.Table, part: int, sequence: int) -> pa.Table:
+        """Records with ``_time``, keys and arguments to rows of ``schema``."""
+        windowed = _assign_windows(records, self.size, self.slide)
+        found = first_partials(windowed, self.shape.group, self.shape.columns, self.shape.operator)
+        count = found.num_rows
+        own = {
+            PART: pa.array(np.full(count, part, np.int64)),
+            SEQUENCE: pa.array(np.full(count, sequence, np.int64)),
+            CONTROL: pa.nulls(count, pa.string()),
+        }
+        columns = [own[name] if name in own else found.column(name) for name in self.schema.names]
+        return pa.table(columns, names=self.schema.names).cast(self.schema)
+
+
+@dataclass(frozen=True)
+class PartialStep:
+    """Makes partials of records that Spark has projected and filtered: for ``mapInArrow``.
+
+    Input: ``_part``, ``_control``, ``_keep``, ``_time``, keys and arguments. Control rows are
+    passed on, and what was kept and dropped is counted.
+    """
+
+    partials: WindowPartials
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Aggregate as many rows at once as memory allows."""
+        waiting: list[pa.RecordBatch] = []
+        rows = sequence = 0
+        for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= ROWS_AT_ONCE:
+                yield from self._aggregate(waiting, sequence)
+                waiting, rows = [], 0
+                sequence += 1
+        if waiting:
+            yield from self._aggregate(waiting, sequence)
+
+    def _aggregate(self, batches: list[pa.RecordBatch], sequence: int) -> Iterator[pa.RecordBatch]:
+        table = pa.Table.from_batches(batches)
+        is_record = pc.is_null(table.column(CONTROL))
+        controls = table.column(CONTROL).drop_null().to_pylist()
+        records = table.filter(is_record) if controls else table
+        keep = pc.fill_null(records.column(KEEP), False)
+        part = table.column(PART)[0].as_py()
+        operator = self.partials.shape.operator
+        controls.append(count_records(operator, part, sequence, keep))
+        yield control_rows(controls, part, self.partials.schema)
+        kept = records if pc.all(keep, min_count=0).as_py() else records.filter(keep)
+        if kept.num_rows:
+            yield from self.partials.aggregate(kept, part, sequence).to_batches()
+
+
+def control_rows(texts: list[str], part: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Reports as rows of a frame, in which everything else is null."""
+    own = {
+        CONTROL: pa.array(texts, pa.string()),
+        PART: pa.array(np.full(len(texts), part, np.int64)),
+    }
+    columns = [own.get(each.name, pa.nulls(len(texts), each.type)) for each in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def count_records(operator: str, part: int, sequence: int, keep: pa.ChunkedArray) -> str:
+    """What arrived and what the filter dropped, counted apart from what the reader counted."""
+    processed = pc.sum(keep).as_py() or 0
+    return json.dumps(
+        {
+            "operator": operator,
+            "part": part,
+            "sequence": sequence,
+            "processed": processed,
+            "filtered": len(keep) - processed,
+        }
+    )
+
+
+def _assign_windows(rows: pa.Table, size: int, slide: int) -> pa.Table:
+    """Each row once for every window it is in, in the order of the rows, with the window's end."""
+    times = rows.column(TIME).to_numpy()
+    last = np.floor_divide(times, slide) * slide
+    copies = size // slide
+    if copies == 1:
+        return rows.append_column(END, pa.array(last + size))
+    ends = (last[:, None] - np.arange(copies) * slide + size).ravel()
+    return rows.take(pa.array(np.repeat(np.arange(len(times)), copies))).append_column(
+        END, pa.array(ends)
+    )

@@ -1,0 +1,97 @@
+"""What a window keeps, and what becomes of it: decided on the driver, from the query and its types.
+
+Executors use the result (``state_shape``, ``aggregates``) and need nothing of the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from laminar_dagster.config.model import Aggregate, WindowAggregate
+from laminar_dagster.config.operators import Partial, partials_of
+from laminar_dagster.core.errors import ComputeFailed
+from laminar_dagster.core.ids import OperatorId
+from laminar_dagster.spark.aggregates import Merge, PartialColumn
+from laminar_dagster.spark.columns import quoted
+from laminar_dagster.spark.state_shape import KeyColumn, StateShape
+
+
+def argument_columns(query: WindowAggregate) -> dict[str, str]:
+    """The columns that carry the arguments of aggregates, by their SQL; each argument once."""
+    texts = (each.argument for each in query.aggregates if each.argument is not None)
+    return {text: f"_x{number}" for number, text in enumerate(dict.fromkeys(texts))}
+
+
+def shape_of(
+    operator: OperatorId, query: WindowAggregate, types: Mapping[str, pa.DataType]
+) -> StateShape:
+    """The shape of a window's state.
+
+    Args:
+        operator: Its name.
+        query: The window.
+        types: Of its keys and arguments, by the columns that carry them.
+
+    Raises:
+        ComputeFailed: A key is of a type that cannot be one.
+    """
+    for key in query.keys:
+        if pa.types.is_nested(types[key.name]):
+            reason = f"GROUP BY a value of type {types[key.name]} is not supported"
+            raise ComputeFailed(operator, reason)
+    carried = argument_columns(query)
+    columns = []
+    wanted = [partial for each in query.aggregates for partial in partials_of(each)]
+    for partial in dict.fromkeys(wanted):
+        column = carried[partial.argument] if partial.argument is not None else None
+        columns.append(partial_column(partial, column, types[column] if column else None))
+    keys = tuple(KeyColumn(key.name, key.sql, types[key.name]) for key in query.keys)
+    return StateShape(operator, keys, tuple(columns))
+
+
+def partial_column(partial: Partial, argument: str | None, argument_type: Any) -> PartialColumn:
+    """The column that keeps a partial.
+
+    Args:
+        partial: What it holds.
+        argument: The column of the input with the argument's values; None counts rows.
+        argument_type: Of that column, in Arrow.
+    """
+    merge: Merge = "sum"
+    match partial.function:
+        case "count":
+            kind = pa.int64()
+        case "sum":
+            kind = _sum_type(argument_type)
+        case "min" | "max" as merge:
+            kind = argument_type
+    return PartialColumn(partial.name, argument, partial.function, merge, kind, argument_type)
+
+
+def finished_sql(aggregate: Aggregate, argument_type: Any) -> str:
+    """The aggregate's value, as Spark SQL over its partials, of Spark's own result type."""
+    value, *count = (quoted(partial.name) for partial in partials_of(aggregate))
+    is_decimal = argument_type is not None and pa.types.is_decimal(argument_type)
+    match aggregate.function:
+        case "sum" if is_decimal:
+            precision, scale = argument_type.precision, argument_type.scale
+            return f"CAST({value} AS DECIMAL({min(38, precision + 10)}, {scale}))"
+        case "avg" if is_decimal:
+            precision, scale = argument_type.precision, argument_type.scale
+            result = f"DECIMAL({min(38, precision + 4)}, {min(38, scale + 4)})"
+            return f"CAST({value} / NULLIF({count[0]}, 0) AS {result})"
+        case "avg":
+            return f"CAST({value} AS DOUBLE) / NULLIF({count[0]}, 0)"
+        case _:
+            return value
+
+
+def _sum_type(argument_type: Any) -> pa.DataType:
+    if argument_type is not None and pa.types.is_decimal(argument_type):
+        return pa.decimal128(38, argument_type.scale)
+    if argument_type is not None and pa.types.is_floating(argument_type):
+        return pa.float64()
+    return pa.int64()
