@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.core.errors import InvalidConfig, LaminarError
 from laminar_dagster.core.ids import (
     CheckpointId,
     EpochNumber,
@@ -420,6 +420,10 @@ class Engine(Protocol):
         Deterministic: two attempts at one plan give the same rows, the same state and the same
         hashes. Touches no sink.
         """
+        ...
+
+    def mistakes(self) -> tuple[InvalidConfig, ...]:
+        """What the engine has against the pipeline's queries. Nothing is read or run."""
         ...
 
     def check(self, plan: EpochPlan, output: EpochOutput) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
@@ -17,6 +18,7 @@ from typing import Final, assert_never
 
 import pyarrow as pa
 from pyspark import StorageLevel
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from laminar_dagster.config.model import (
@@ -32,6 +34,7 @@ from laminar_dagster.config.model import (
 )
 from laminar_dagster.config.operators import id_of_input, id_of_part, stateful_operators
 from laminar_dagster.core.document import encode_part, to_utc_microseconds
+from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.ids import CheckpointId, OperatorId, SinkId
 from laminar_dagster.core.manifest import PartitionSnapshotEntry
 from laminar_dagster.core.ports import ObjectStore
@@ -50,8 +53,11 @@ from laminar_dagster.spark.window_frames import (
     partials_of_scan,
     window_inputs,
 )
+from laminar_dagster.spark.window_shapes import WrongType
 
 _EPOCH_TIME: Final = re.compile(r"\bepoch_time\s*\(\s*\)", re.IGNORECASE)
+# The codes that Spark puts around its messages: for programs, not for people.
+_CODES: Final = re.compile(r"^\[[A-Z_.0-9]+\] | SQLSTATE: \w+.*$")
 # More than any source has parts: files are named after parts, and must not share a name.
 _PARTS_APART: Final = 1_000_000_000_000
 _LIVE: Final = f"({KEEP} AND {CONTROL} IS NULL)"
@@ -92,7 +98,8 @@ class Compiler:
         reports = []
         contracts = {contract.view: contract.yaml for contract in self.model.contracts}
         for view in self.model.views:
-            frame = self._query(view, view.query, OperatorId(view.name))
+            with blaming(view):
+                frame = self._query(view, view.query, OperatorId(view.name))
             frame = self._shared(frame, readers[view.name] + 1)
             self._frames[view.name] = frame
             counts_records = not self._has_window(view.query)
@@ -108,6 +115,23 @@ class Compiler:
             )
             reports.append(frame.mapInArrow(step, f"{REPORT} STRING"))
         return reduce(DataFrame.union, reports)
+
+    def mistakes(self) -> Iterator[InvalidConfig]:
+        """What Spark has against the views: types, arguments. Nothing is read or run."""
+        for source in self.model.sources:
+            scan = self.scans[source.source_id]
+            records = scan_frame(self.spark, scan)
+            self._frames[source.source_id] = records.selectExpr("*", f"{CONTROL} IS NULL AS {KEEP}")
+        for view in self.model.views:
+            if not set(view.reads) <= set(self._frames):
+                continue  # what is wrong with the view below is told already
+            try:
+                with blaming(view):
+                    frame = self._query(view, view.query, OperatorId(view.name))
+                    # A session on a server looks at a query when it is asked about it.
+                    self._frames[view.name] = frame.select(frame.schema.names)
+            except InvalidConfig as error:
+                yield error
 
     def _scan(self, source: str, readers: int) -> None:
         """Read a source once, for all that read it; aggregate where it is read what can be."""
@@ -129,7 +153,8 @@ class Compiler:
         for view in self.model.views:
             for operator, query in stateful_operators(view):
                 if query.source == TableInput(source):
-                    window = early_window(operator, query, schema)
+                    with blaming(view):
+                        window = early_window(operator, query, schema)
                     if window:
                         found[operator] = window
         return found
@@ -245,6 +270,25 @@ class Compiler:
             below = views.get(OperatorId(name))
             found += self._sources_of(below.query) if below else (name,)
         return tuple(found)
+
+
+@contextmanager
+def blaming(view: View) -> Iterator[None]:
+    """What Spark has against a query, told as a mistake at the place where it is written."""
+    try:
+        yield
+    except (AnalysisException, ParseException, WrongType) as error:
+        raise InvalidConfig(str(view.place), gist(error), "mend the query") from None
+
+
+def gist(error: Exception) -> str:
+    """The line of Spark's message that says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    # A traceback of a Python worker ends with the error; Spark's own messages begin with it.
+    line = lines[-1] if "Traceback (most recent call last):" in lines else lines[0]
+    return _CODES.sub("", line)
 
 
 def inputs_of(query: Relation) -> Iterator[str]:

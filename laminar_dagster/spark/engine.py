@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 import pyarrow as pa
@@ -16,8 +17,9 @@ from pyspark.sql.types import DataType, StructType
 
 from laminar_dagster.config.model import PipelineModel, SourceTable
 from laminar_dagster.core import layout
+from laminar_dagster.core.document import FORMAT_VERSION
 from laminar_dagster.core.errors import ComputeFailed, GateFailed, InvalidConfig
-from laminar_dagster.core.ids import CheckpointId, OperatorId, SinkId, SourceId
+from laminar_dagster.core.ids import GENESIS, CheckpointId, OperatorId, SinkId, SourceId
 from laminar_dagster.core.manifest import (
     CheckpointManifest,
     DeadLetterEntry,
@@ -29,13 +31,14 @@ from laminar_dagster.core.manifest import (
 from laminar_dagster.core.offsets import lane_of
 from laminar_dagster.core.plan import EpochPlan, SourcePlan
 from laminar_dagster.core.ports import EpochOutput, ObjectStore, Source
-from laminar_dagster.spark.compiler import Compiler
+from laminar_dagster.spark.compiler import Compiler, gist
 from laminar_dagster.spark.reports import EpochReports, sort_out
 from laminar_dagster.spark.scan import Scan, Split
 from laminar_dagster.spark.session import SessionFactory
 from laminar_dagster.spark.watermarks import Lane, SourceClock, earliest
 
 PIECES_PER_LANE: Final = 10_000
+NOBODY: Final = CheckpointId.from_parts(0, 0)
 
 
 @dataclass
@@ -55,25 +58,7 @@ class SparkEngine:
         self, plan: EpochPlan, parent: CheckpointManifest | None, attempt: CheckpointId
     ) -> EpochOutput:
         """See ``Engine.compute``."""
-        spark = self.session()
-        sources = [*plan.sources, *self._unplanned(plan)]
-        clocks = {str(source.source_id): _clock(source, parent) for source in sources}
-        scans = {
-            str(source.source_id): self._scan(source, clocks[source.source_id], attempt)
-            for source in sources
-        }
-        compiler = Compiler(
-            spark=spark,
-            model=self.model,
-            clock=plan.clock,
-            scans=scans,
-            clocks=clocks,
-            chains=_chains(parent),
-            sinks=self._sinks_of_views(plan),
-            buckets=self.model.config.buckets,
-            attempt=attempt,
-            store=self.store,
-        )
+        compiler = self._compiler(plan, parent, attempt)
         reports = _run(compiler)
         return self._output(plan, parent, compiler, reports)
 
@@ -83,23 +68,60 @@ class SparkEngine:
             shown = "; ".join(output.violations[:5])
             raise GateFailed(plan.epoch, "contracts and accounting", shown)
 
+    def mistakes(self) -> tuple[InvalidConfig, ...]:
+        """What Spark has against the views, without running anything."""
+        nothing = EpochPlan(
+            version=FORMAT_VERSION,
+            plan_id=NOBODY,
+            pipeline=self.model.config.name,
+            epoch=GENESIS.next(),
+            clock=datetime.fromtimestamp(0, UTC),
+            fingerprint=self.model.fingerprint,
+            parent=None,
+            sources=(),
+            sinks=(),
+        )
+        return tuple(self._compiler(nothing, None, NOBODY).mistakes())
+
     # --- what goes in ---------------------------------------------------------------------------
+
+    def _compiler(
+        self, plan: EpochPlan, parent: CheckpointManifest | None, attempt: CheckpointId
+    ) -> Compiler:
+        planned = {source.source_id: source for source in plan.sources}
+        # A source that came to the pipeline after the plan: nothing is read of it yet.
+        clocks = {name: _clock(name, planned.get(name), parent) for name in self.sources}
+        return Compiler(
+            spark=self.session(),
+            model=self.model,
+            clock=plan.clock,
+            scans={
+                str(name): self._scan(name, planned.get(name), clocks[name], attempt)
+                for name in self.sources
+            },
+            clocks={str(name): clock for name, clock in clocks.items()},
+            chains=_chains(parent),
+            sinks=self._sinks_of_views(plan),
+            buckets=self.model.config.buckets,
+            attempt=attempt,
+            store=self.store,
+        )
 
     def _table(self, source_id: SourceId) -> SourceTable:
         return next(each for each in self.model.sources if each.source_id == source_id)
 
-    def _unplanned(self, plan: EpochPlan) -> Iterator[SourcePlan]:
-        """Sources that came to the pipeline after the plan: nothing is read of them yet."""
-        planned = {source.source_id for source in plan.sources}
-        for source_id, source in self.sources.items():
-            if source_id not in planned:
-                yield SourcePlan(source_id=source_id, identity=source.identity(), ranges=())
-
-    def _scan(self, plan: SourcePlan, clock: SourceClock, attempt: CheckpointId) -> Scan:
-        table = self._table(plan.source_id)
-        source = self.sources[plan.source_id]
+    def _scan(
+        self,
+        source_id: SourceId,
+        plan: SourcePlan | None,
+        clock: SourceClock,
+        attempt: CheckpointId,
+    ) -> Scan:
+        table = self._table(source_id)
+        source = self.sources[source_id]
         splits = []
-        for index, (lane, part) in enumerate(zip(clock.lanes, plan.ranges, strict=True)):
+        ranges = plan.ranges if plan else ()
+        for index, (lane, part) in enumerate(zip(clock.lanes, ranges, strict=True)):
             if part.is_empty:
                 continue
             # Lateness depends on the order within a partition: one task reads it from end to end.
@@ -109,7 +131,7 @@ class SparkEngine:
                 for number, piece in enumerate(pieces)
             ]
         return Scan(
-            source_id=plan.source_id,
+            source_id=source_id,
             schema=_arrow_schema(table),
             reader=source.reader(),
             splits=tuple(splits),
@@ -177,22 +199,13 @@ def _run(compiler: Compiler) -> EpochReports:
         rows = compiler.compile().collect()
     except (AnalysisException, ParseException) as error:
         places = ", ".join(str(view.place) for view in compiler.model.views)
-        raise InvalidConfig(places, _gist(error), "mend the query") from None
+        raise InvalidConfig(places, gist(error), "mend the query") from None
     except PySparkException as error:
-        raise ComputeFailed("the epoch's job", _gist(error)) from error
+        raise ComputeFailed("the epoch's job", gist(error)) from error
     finally:
         for frame in compiler.cached:
             frame.unpersist()
     return sort_out(row[0] for row in rows)
-
-
-def _gist(error: PySparkException) -> str:
-    """The line of Spark's message that says what happened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    # A traceback of a Python worker ends with the error; Spark's own messages begin with it.
-    return lines[-1] if "Traceback (most recent call last):" in lines else lines[0]
 
 
 def _arrow_schema(table: SourceTable) -> pa.Schema:
@@ -202,15 +215,17 @@ def _arrow_schema(table: SourceTable) -> pa.Schema:
     return to_arrow_schema(columns, timezone="UTC")
 
 
-def _clock(plan: SourcePlan, parent: CheckpointManifest | None) -> SourceClock:
-    before = _entry_of(plan.source_id, parent)
+def _clock(
+    source_id: SourceId, plan: SourcePlan | None, parent: CheckpointManifest | None
+) -> SourceClock:
+    before = _entry_of(source_id, parent)
     marks = {}
     if before and before.watermarks:
         lanes = (lane_of(position) for position in before.positions)
         marks = dict(zip(lanes, before.watermarks, strict=True))
-    idle = {lane_of(position) for position in plan.idle}
+    idle = {lane_of(position) for position in (plan.idle if plan else ())}
     return SourceClock(
-        source_id=plan.source_id,
+        source_id=source_id,
         watermark=before.watermark if before else None,
         lanes=tuple(
             Lane(
@@ -218,7 +233,7 @@ def _clock(plan: SourcePlan, parent: CheckpointManifest | None) -> SourceClock:
                 watermark=marks.get(lane_of(part.start)),
                 is_idle=lane_of(part.start) in idle,
             )
-            for index, part in enumerate(plan.ranges)
+            for index, part in enumerate(plan.ranges if plan else ())
         ),
     )
 

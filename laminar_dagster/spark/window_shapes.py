@@ -12,11 +12,14 @@ import pyarrow as pa
 
 from laminar_dagster.config.model import Aggregate, WindowAggregate
 from laminar_dagster.config.operators import Partial, partials_of
-from laminar_dagster.core.errors import ComputeFailed
 from laminar_dagster.core.ids import OperatorId
 from laminar_dagster.spark.aggregates import Merge, PartialColumn
 from laminar_dagster.spark.columns import quoted
 from laminar_dagster.spark.state_shape import KeyColumn, StateShape
+
+
+class WrongType(ValueError):
+    """A key or an argument is of a type that it cannot have."""
 
 
 def argument_columns(query: WindowAggregate) -> dict[str, str]:
@@ -36,13 +39,15 @@ def shape_of(
         types: Of its keys and arguments, by the columns that carry them.
 
     Raises:
-        ComputeFailed: A key is of a type that cannot be one.
+        WrongType: A key or an argument is of a type that it cannot have.
     """
     for key in query.keys:
         if pa.types.is_nested(types[key.name]):
-            reason = f"GROUP BY a value of type {types[key.name]} is not supported"
-            raise ComputeFailed(operator, reason)
+            raise WrongType(f"cannot GROUP BY `{key.sql}`, which is of type {types[key.name]}")
     carried = argument_columns(query)
+    for aggregate in query.aggregates:
+        if aggregate.argument is not None:
+            _check_argument(aggregate, types[carried[aggregate.argument]])
     columns = []
     wanted = [partial for each in query.aggregates for partial in partials_of(each)]
     for partial in dict.fromkeys(wanted):
@@ -87,6 +92,15 @@ def finished_sql(aggregate: Aggregate, argument_type: Any) -> str:
             return f"CAST({value} AS DOUBLE) / NULLIF({count[0]}, 0)"
         case _:
             return value
+
+
+def _check_argument(aggregate: Aggregate, kind: pa.DataType) -> None:
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    call = f"{aggregate.function.upper()}({aggregate.argument})"
+    if aggregate.function in ("sum", "avg") and not is_number:
+        raise WrongType(f"{call} needs a number, and its argument is of type {kind}")
+    if aggregate.function in ("min", "max") and pa.types.is_nested(kind):
+        raise WrongType(f"{call} needs values with an order, and they are of type {kind}")
 
 
 def _sum_type(argument_type: Any) -> pa.DataType:

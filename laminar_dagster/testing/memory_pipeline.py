@@ -19,6 +19,7 @@ from msgspec import structs
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import (
+    InvalidConfig,
     CommitOutcomeUnknown,
     FencedOut,
     LedgerMismatch,
@@ -200,6 +201,10 @@ class MemoryEngine:
             counts=RecordCounts(read=len(rows), processed=len(rows)),
             watermark=None,
         )
+
+    def mistakes(self) -> tuple[InvalidConfig, ...]:
+        """There are no queries."""
+        return ()
 
     def check(self, plan: EpochPlan, output: EpochOutput) -> None:
         """Whatever gate the test has set."""

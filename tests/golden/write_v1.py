@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from laminar_dagster.core import layout
+from laminar_dagster.core.definition import OperatorDefinition, PipelineDefinition
 from laminar_dagster.core.document import Document, encode
 from laminar_dagster.core.ids import (
     CheckpointId,
@@ -261,12 +262,47 @@ def plan() -> EpochPlan:
     )
 
 
+def definition() -> PipelineDefinition:
+    """A window with everything, and one with nothing that can be left out."""
+    return PipelineDefinition(
+        version=1,
+        pipeline=PipelineName("clickstream"),
+        fingerprint="sha256-9f2c",
+        buckets=8,
+        operators=(
+            OperatorDefinition(
+                operator_id=OperatorId("per_minute"),
+                time="ts",
+                size_micros=60_000_000,
+                slide_micros=30_000_000,
+                keys=("page", "upper(`größe`)"),
+                partials=("count(*)", "sum(price)", "count(price)"),
+                where="price > 0",
+                reads={"clicks": '{"connector":"kafka"}'},
+                columns={"clicks.page": "string", "clicks.price": "decimal(10,2)"},
+                arguments=("clicks.price",),
+            ),
+            OperatorDefinition(
+                operator_id=OperatorId("per_hour.0"),
+                time="window_start",
+                size_micros=3_600_000_000,
+                slide_micros=3_600_000_000,
+                keys=(),
+                partials=("max(clicks)",),
+                reads={},
+                columns={},
+            ),
+        ),
+    )
+
+
 def documents() -> dict[str, Document]:
     """Every golden file, by name."""
     return {
         "manifest_small.json": small_manifest(),
         "manifest_large.json": large_manifest(),
         "plan.json": plan(),
+        "definition.json": definition(),
         "prepared.json": Prepared.of(small_manifest()),
         "latest": LatestPointer.to(small_manifest()),
         "source.offsets": SourceOffsets(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from laminar_dagster.core.definition import PipelineDefinition
 from laminar_dagster.core.document import Document, checksum, decode, encode
 from laminar_dagster.core.manifest import CheckpointManifest, RecordCounts
 from laminar_dagster.core.offsets import (
@@ -32,6 +33,7 @@ KINDS: dict[str, type[Document]] = {
     "manifest_small.json": CheckpointManifest,
     "manifest_large.json": CheckpointManifest,
     "plan.json": EpochPlan,
+    "definition.json": PipelineDefinition,
     "prepared.json": Prepared,
     "latest": LatestPointer,
     "source.offsets": SourceOffsets,
@@ -42,6 +44,7 @@ TEXTS = {
     "manifest_small.json": "d3204a8cc675efdf29ff034ad3c87f4f9c51c7cfcd0f0f83d53d17bdcd56bd08",
     "manifest_large.json": "007734eecb0efb2b4bc3974830e5c24ba3e55b9c9c13bd929d55612947d92db1",
     "plan.json": "991840b896840c5939ddbb0bb7cd7d578f0b033b4638802f60402f8bd4a73b4a",
+    "definition.json": "04608fecab22a9792094d02b1e1c63264267a332b384685f656ef0cd239da091",
     "prepared.json": "17ba4edeb2a7ae8d5391bfa5308463fe7a777a79c19145c0a4133f66fc03493b",
     "latest": "1b06ad0e28e92aadaded20f3c1b08a3a741828f393cd97063e8f4ab17427b8df",
     "source.offsets": "d36bb3574fff1735df86a5244adcc5974c985c2289f1eb57e7689b9700781e20",
