@@ -69,3 +69,123 @@ class EpochWithoutCheckpoint(UsageError):
     kind = "epoch_without_checkpoint"
     text = "epoch {epoch} has no checkpoint: {reason}"
     hint = "`laminar checkpoints list` shows the epochs that have one"
+
+
+@dataclass(eq=False)
+class UnknownEpoch(UsageError):
+    """An epoch that has not begun."""
+
+    epoch: int
+    newest: int
+
+    kind = "unknown_epoch"
+    text = "there is no epoch {epoch}: the newest is {newest}"
+    hint = "`laminar epochs list` shows those there are"
+
+
+@dataclass(eq=False)
+class NoEpochs(UsageError):
+    """The pipeline has not run yet."""
+
+    pipeline: str
+
+    kind = "no_epochs"
+    text = "pipeline {pipeline} has no epoch yet"
+    hint = "`laminar run {pipeline}` makes the first one"
+
+
+@dataclass(eq=False)
+class NoPipelines(UsageError):
+    """The project's folder describes no pipeline."""
+
+    project: str
+
+    kind = "no_pipelines"
+    text = "{project} has no pipeline: there is no dbt_like_configs/NAME/pipeline.yml"
+    hint = "`laminar init DIR` makes an example; --project DIR looks elsewhere"
+
+
+@dataclass(eq=False)
+class SeveralPipelines(UsageError):
+    """The project has several pipelines, and none is named."""
+
+    names: tuple[str, ...]
+    how: str = "name one of"
+
+    kind = "several_pipelines"
+    text = "the project has several pipelines, and none is named"
+
+    def advice(self) -> str:
+        """List them."""
+        return f"{self.how}: {', '.join(self.names)}"
+
+
+@dataclass(eq=False)
+class UnknownPipeline(UsageError):
+    """The project has no pipeline of that name."""
+
+    name: str
+    suggestion: str
+
+    kind = "unknown_pipeline"
+    text = "there is no pipeline {name!r}"
+    hint = "{suggestion}"
+
+
+@dataclass(eq=False)
+class FolderNotEmpty(UsageError):
+    """A project is not made over files that are there."""
+
+    folder: str
+
+    kind = "folder_not_empty"
+    text = "{folder} is not empty"
+    hint = "give a folder that is empty, or not there yet"
+
+
+@dataclass(eq=False)
+class CannotMakeProject(UsageError):
+    """A file or folder of a new project cannot be made."""
+
+    path: str
+    reason: str
+
+    kind = "cannot_make_project"
+    text = "{path} cannot be made: {reason}"
+    hint = "check the path, and whether you may write there"
+
+
+@dataclass(eq=False)
+class JavaMissing(UsageError):
+    """Spark cannot start."""
+
+    reason: str
+
+    kind = "java_missing"
+    text = "Spark needs Java 17 or later: {reason}"
+    hint = "install one (Debian: openjdk-17-jre-headless), or set JAVA_HOME to it"
+
+
+@dataclass(eq=False)
+class UnknownStateOperator(UsageError):
+    """A checkpoint holds no state of that name."""
+
+    operator: str
+    epoch: int
+    suggestion: str
+
+    kind = "unknown_operator"
+    text = "epoch {epoch} holds no state of an operator {operator!r}"
+    hint = "{suggestion}"
+
+
+@dataclass(eq=False)
+class NoLetters(UsageError):
+    """An epoch has no dead letters, or none any more."""
+
+    epoch: int
+    reason: str
+
+    kind = "no_dead_letters"
+    text = "epoch {epoch} has no dead letters: {reason}"
+    hint = "`laminar dead-letters list` shows those there are"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.exceptions import MissingParameter, NoArgsIsHelpError, NoSuchCommand, NoSuchOption
 
 from laminar_dagster.cli.output import print_json
 from laminar_dagster.cli.secrets import redact
-from laminar_dagster.cli.wording import clean
+from laminar_dagster.cli.wording import clean, count, shorter_place
+
+if TYPE_CHECKING:
+    from laminar_dagster.core.errors import LaminarError
 
 INTERRUPTED: Final = 130
 USAGE: Final = 2
@@ -25,6 +28,7 @@ class Failure:
         kind: Stable, for programs.
         context: The error's own fields.
         page: A help page to show in place of the message.
+        mistakes: Everything that is wrong with a pipeline's files: where, problem, suggestion.
     """
 
     kind: str
@@ -33,17 +37,28 @@ class Failure:
     exit_code: int = 1
     context: dict[str, Any] = field(default_factory=dict)
     page: str = ""
+    mistakes: tuple[dict[str, str], ...] = ()
+
+    def as_document(self) -> dict[str, Any]:
+        """As JSON values, without secrets."""
+        shown = asdict(self)
+        del shown["page"]
+        if not self.mistakes:
+            del shown["mistakes"]
+        document: dict[str, Any] = _redacted(shown)
+        return document
 
     def report(self, *, as_json: bool) -> None:
         """Print it: as JSON on standard output, or for people on standard error."""
         if as_json:
-            shown = asdict(self)
-            del shown["page"]
-            print_json({"error": _redacted(shown)})
+            print_json({"error": self.as_document()})
         elif self.page:
             click.echo(self.page, err=True)
         else:
             click.echo(f"error[{self.kind}]: {_line(self.message)}", err=True)
+            if len(self.mistakes) > 1:
+                for mistake in self.mistakes:
+                    click.echo(f"  {_line(_told(mistake))}", err=True)
             if self.hint:
                 click.echo(f"  hint: {_line(self.hint)}", err=True)
 
@@ -59,12 +74,26 @@ def failure_of(error: BaseException) -> Failure:
     from laminar_dagster.core.errors import LaminarError
 
     if isinstance(error, LaminarError):
-        return Failure(
-            error.kind, str(error), error.advice(), error.exit_code, dict(error.context())
-        )
+        return _of_laminar(error)
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     hint = "this is a bug, please report it; LAMINAR_DEBUG=1 shows where it happened"
     return Failure("internal", text, hint)
+
+
+def _of_laminar(error: LaminarError) -> Failure:
+    from laminar_dagster.config.mistakes import InvalidPipeline
+    from laminar_dagster.core.errors import InvalidConfig
+
+    found = Failure(error.kind, str(error), error.advice(), error.exit_code, dict(error.context()))
+    if isinstance(error, InvalidConfig):
+        found = replace(found, message=f"{shorter_place(error.where)}: {error.problem}")
+    if isinstance(error, InvalidPipeline):
+        # Its own fields repeat the mistakes, all in one line.
+        mistakes = tuple(asdict(mistake) for mistake in error.mistakes)
+        found = replace(found, context={}, mistakes=mistakes)
+        if len(mistakes) > 1:
+            found = replace(found, message=count(len(mistakes), "mistake"), hint="")
+    return found
 
 
 def print_traceback(error: BaseException) -> None:
@@ -91,6 +120,11 @@ def _of_click(error: click.ClickException) -> Failure:
     message = message.removesuffix(".")
     # Click writes sentences; the errors of the package begin in lower case.
     return Failure("usage", message[:1].lower() + message[1:], hint, error.exit_code)
+
+
+def _told(mistake: dict[str, str]) -> str:
+    suggestion = f" ({mistake['suggestion']})" if mistake["suggestion"] else ""
+    return f"{shorter_place(mistake['where'])}: {mistake['problem']}{suggestion}"
 
 
 def _redacted(value: Any) -> Any:

@@ -17,6 +17,46 @@ from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import Output, print_json
 
 _COMMANDS: Final = {
+    "init": LazyCommand(
+        "laminar_dagster.cli.init",
+        "Make a project with a pipeline that runs.",
+    ),
+    "validate": LazyCommand(
+        "laminar_dagster.cli.validate",
+        "Tell every mistake in the pipelines' files.",
+    ),
+    "sql": LazyCommand(
+        "laminar_dagster.cli.sql",
+        "Ask a pipeline about its parts: SHOW, DESCRIBE.",
+    ),
+    "run": LazyCommand(
+        "laminar_dagster.cli.run",
+        "Run epochs, until nothing is left to read.",
+    ),
+    "status": LazyCommand(
+        "laminar_dagster.cli.status",
+        "Show how far a pipeline is, and what waits.",
+    ),
+    "epochs": LazyCommand(
+        "laminar_dagster.cli.epochs.group",
+        "List epochs, and show all that one did.",
+    ),
+    "plan": LazyCommand(
+        "laminar_dagster.cli.plan",
+        "Show what a changed pipeline does to its state.",
+    ),
+    "verify": LazyCommand(
+        "laminar_dagster.cli.verify",
+        "Run an epoch again and compare every hash.",
+    ),
+    "state": LazyCommand(
+        "laminar_dagster.cli.state.group",
+        "Show what the open windows hold, and what changed.",
+    ),
+    "dead-letters": LazyCommand(
+        "laminar_dagster.cli.dead_letters.group",
+        "List, show and replay records that were set aside.",
+    ),
     "checkpoints": LazyCommand(
         "laminar_dagster.cli.checkpoints.group",
         "List, show and verify checkpoints; collect garbage.",

@@ -12,6 +12,7 @@ import click
 CallableT = TypeVar("CallableT", bound=Callable[..., Any])
 
 STORE_VARIABLE: Final = "LAMINAR_STORE"
+PIPELINE_META: Final = "laminar.pipeline"
 
 _PIECE: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
 _WHOLE: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
@@ -30,13 +31,28 @@ def json_option(command: CallableT) -> CallableT:
 
 
 def store_option(command: CallableT) -> CallableT:
-    """``--store``. The variable is read by ``open_checkpoints``, after the group's own option."""
+    """``--store`` and ``--pipeline``: the store of a command that ``open_checkpoints`` opens.
+
+    The variable is read there, after the group's own options.
+    """
+    command = click.option(
+        "--pipeline",
+        metavar="NAME",
+        expose_value=False,
+        callback=_remember_pipeline,
+        help="The store of a pipeline of the project.  [default: the only one]",
+    )(command)
     return click.option(
         "--store",
         metavar="URL",
         help="The store: file:///path, a path, or s3://bucket/prefix.  "
         f"[env var: {STORE_VARIABLE}]",
     )(command)
+
+
+def _remember_pipeline(ctx: click.Context, _parameter: click.Parameter, name: str | None) -> None:
+    if name is not None:
+        ctx.meta[PIPELINE_META] = name
 
 
 class DurationType(click.ParamType[timedelta]):

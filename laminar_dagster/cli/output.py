@@ -38,6 +38,13 @@ class Output:
         click.echo(f"warning: {clean(redact(text))}", err=True)
 
 
+def output_of(ctx: click.Context) -> Output:
+    """How this run talks."""
+    output = ctx.find_object(Output)
+    assert output is not None
+    return output
+
+
 def print_json(document: Any) -> None:
     """Print one document on standard output."""
     encoding = (sys.stdout.encoding or "").lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 
@@ -64,3 +65,19 @@ def objects_progress(searching: str, working: str) -> Iterator[Callable[[int, in
     with bar:
         task = bar.add_task(searching, total=None)
         yield lambda done, total: bar.update(task, description=working, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def live_line() -> Iterator[Callable[[str], None]]:
+    """A line that is replaced as often as it is called, with a spinner."""
+    if not sys.stderr.isatty():
+        yield lambda _text: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    # A handle of its own: while Spark starts, standard error leads elsewhere.
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w") as terminal:
+        console = Console(file=terminal)
+        with console.status(Text("")) as status:
+            yield lambda text: status.update(Text(text))

@@ -8,35 +8,53 @@ from pathlib import Path
 
 import click
 
-from laminar_dagster.cli.options import STORE_VARIABLE
+from laminar_dagster.cli.errors import NoPipelines, SeveralPipelines
+from laminar_dagster.cli.options import PIPELINE_META, STORE_VARIABLE
+from laminar_dagster.cli.pipelines import find_config, project_of
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 
 
 def open_checkpoints(ctx: click.Context, url: str | None) -> CheckpointStore:
-    """The checkpoints of a store, by its address on the command line.
+    """The checkpoints of the store that the command line names, or of the project's pipeline.
 
     Sends nothing to the store beyond what the command itself does, so that credentials that may
     only read are enough to read.
 
     Raises:
         InvalidConfig: There is no such store.
+        UsageError: There is no such pipeline, or it is not clear which one is meant.
     """
     # Imported here: with the adapters come their clients.
     from laminar_dagster.stores.url import local_folder, open_store
 
-    if url is None:
-        url = _of_group(ctx)
-    if url is None:
-        url = os.environ.get(STORE_VARIABLE) or None
-    if url is None:
-        problem, advice = "none is given", f"give --store URL, or set {STORE_VARIABLE}"
-        raise InvalidConfig("store", problem, advice)
-    project = ctx.meta.get("laminar.project", Path())
+    url = _address(ctx, url)
+    project = project_of(ctx)
     folder = local_folder(url, project)
     if folder is not None:
         _require_folder(folder)
     return CheckpointStore(open_store(url, project))
+
+
+def _address(ctx: click.Context, url: str | None) -> str:
+    if url is None:
+        url = _of_group(ctx)
+    name = ctx.meta.get(PIPELINE_META)
+    if url is not None and name is not None:
+        raise click.UsageError("give --store or --pipeline, not both", ctx)
+    if url is None and name is None:
+        url = os.environ.get(STORE_VARIABLE) or None
+    if url is not None:
+        return url
+    try:
+        return find_config(ctx, name).store
+    except NoPipelines:
+        if name is not None:
+            raise
+        problem, advice = "none is given", f"give --store URL, or set {STORE_VARIABLE}"
+        raise InvalidConfig("store", problem, advice) from None
+    except SeveralPipelines as error:
+        raise SeveralPipelines(error.names, "give --pipeline with one of") from None
 
 
 def _of_group(ctx: click.Context) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -11,6 +13,7 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _STEPS: Final = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 _UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SHORT_HASH: Final = 12
+_LINE_NUMBERS: Final = re.compile(r"(:\d+){0,2}$")
 
 
 def clean(text: str) -> str:
@@ -36,6 +39,13 @@ def size(count: int) -> str:
 def timestamp(moment: datetime) -> str:
     """A moment in UTC, to the second."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def moment(when: datetime) -> str:
+    """A moment as precise as it is; in UTC if it has a zone."""
+    there = when.astimezone(UTC) if when.tzinfo else when
+    shown = there.strftime("%Y-%m-%d %H:%M:%S.%f")
+    return shown.rstrip("0").rstrip(".")
 
 
 def microseconds(value: int | None) -> str:
@@ -71,6 +81,12 @@ def age(moment: datetime, now: datetime) -> str:
     return f"in {duration(-span)}" if span < timedelta(0) else duration(span)
 
 
+def ago(moment: datetime, now: datetime) -> str:
+    """How long ago a moment was, as a part of a sentence: ``3m ago``, ``in 2s``."""
+    shown = age(moment, now)
+    return shown if shown.startswith("in ") else f"{shown} ago"
+
+
 def count(number: int, noun: str, plural: str = "") -> str:
     """A number with its noun: ``1 file``, ``2,000 files``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
@@ -79,3 +95,13 @@ def count(number: int, noun: str, plural: str = "") -> str:
 def short_hash(digest: str) -> str:
     """Enough of a hash to tell it from another by eye."""
     return digest[:_SHORT_HASH]
+
+
+def shorter_place(where: str) -> str:
+    """A place in a file, its path from the current folder where that is shorter."""
+    if not os.path.isabs(where):
+        return where
+    found = _LINE_NUMBERS.search(where)
+    numbers = found[0] if found else ""
+    relative = os.path.relpath(where.removesuffix(numbers)) + numbers
+    return relative if len(relative) < len(where) else where

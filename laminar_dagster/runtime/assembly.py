@@ -56,7 +56,7 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory) -> Pi
     config = model.config
     store = open_store(config.store, project)
     store.probe()
-    sources = tuple(_source(table, project) for table in model.sources)
+    sources = tuple(build_source(table, project) for table in model.sources)
     return Pipeline(
         name=config.name,
         fingerprint=model.fingerprint,
@@ -68,14 +68,19 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory) -> Pi
             session=session,
         ),
         sources=sources,
-        sinks=tuple(_sink(table, project, config.name) for table in model.sinks),
+        sinks=tuple(build_sink(table, project, config.name) for table in model.sinks),
         definition=define(model),
         limits=Admission(config.epoch.max_records, config.epoch.byte_limit),
         retention=Retention.of(config.retention),
     )
 
 
-def _source(table: SourceTable, project: Path) -> Source:
+def build_source(table: SourceTable, project: Path) -> Source:
+    """The adapter of a source; nothing is opened yet.
+
+    Raises:
+        InvalidConfig: An option is wrong, or the connector unknown.
+    """
     build = SOURCES.get(table.connector)
     if build is None:
         known = f"connectors of sources: {', '.join(SOURCES)}"
@@ -89,7 +94,12 @@ def _source(table: SourceTable, project: Path) -> Source:
     return build(dataclasses.replace(table, columns=columns), project)
 
 
-def _sink(table: SinkTable, project: Path, pipeline: PipelineName) -> Sink:
+def build_sink(table: SinkTable, project: Path, pipeline: PipelineName) -> Sink:
+    """The adapter of a sink; nothing is opened yet.
+
+    Raises:
+        InvalidConfig: An option is wrong, or the connector unknown.
+    """
     build = SINKS.get(table.connector)
     if build is None:
         known = f"connectors of sinks: {', '.join(SINKS)}"

@@ -1,6 +1,22 @@
-"""The end of a process, as an exception."""
+"""The end of a process: as an exception where a test stays in one process, and for real."""
 
 from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from typing import Literal, NoReturn, TypeVar
+
+from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.core.ports import ObjectInfo, ObjectStore, VersionedObject
+
+_Result = TypeVar("_Result")
 
 
 class Crash(BaseException):
@@ -9,3 +25,128 @@ class Crash(BaseException):
     Not an ``Exception``, so that no handler of the code under test takes it for an error it could
     handle.
     """
+
+
+def kill_this_process() -> NoReturn:
+    """End this process as ``kill -9`` does: no handler, no ``finally``, no flush runs after it."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    while True:  # another thread of the process may be the one that takes the signal
+        time.sleep(1)
+
+
+@dataclass(frozen=True)
+class KillingStore:
+    """A store in front of another one that ends a process, for real, at one of the writes.
+
+    It pickles, so it also counts what executors write, in whatever process they are.
+
+    Attributes:
+        inner: The store that holds the objects.
+        pattern: Which writes count: a regular expression that is searched for in the key.
+        nth: At which of them, from 1.
+        when: Whether that write takes place first.
+        hits: An empty folder, in which all processes that write count together.
+        victim: The process to end; a process that writes for it ends as well. None: only the
+            one that writes.
+        with_group: Whether to end the victim's process group: its JVM, for a local Spark.
+        spare_writer: Whether an executor goes on, as one does that has lost its driver.
+    """
+
+    inner: ObjectStore
+    pattern: str
+    nth: int
+    when: Literal["before", "after"]
+    hits: Path
+    victim: int | None
+    with_group: bool = False
+    spare_writer: bool = False
+
+    @property
+    def url(self) -> str:
+        """The address of the store behind."""
+        return self.inner.url
+
+    def probe(self) -> None:
+        """See ``ObjectStore.probe``."""
+        self.inner.probe()
+
+    def create(self, key: str, data: bytes) -> None:
+        """See ``ObjectStore.create``."""
+        self._write(key, lambda: self.inner.create(key, data))
+
+    def replace(self, key: str, data: bytes, expected: str | None) -> None:
+        """See ``ObjectStore.replace``."""
+        self._write(key, lambda: self.inner.replace(key, data, expected))
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """See ``ObjectStore.put``."""
+        self._write(key, lambda: self.inner.put(key, data))
+
+    def put_file(self, key: str, path: Path) -> None:
+        """See ``ObjectStore.put_file``."""
+        self._write(key, lambda: self.inner.put_file(key, path))
+
+    def read(self, key: str, *, limit: int | None = None) -> bytes:
+        """See ``ObjectStore.read``."""
+        return self.inner.read(key, limit=limit)
+
+    def read_versioned(self, key: str, *, limit: int | None = None) -> VersionedObject | None:
+        """See ``ObjectStore.read_versioned``."""
+        return self.inner.read_versioned(key, limit=limit)
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """See ``ObjectStore.read_range``."""
+        return self.inner.read_range(key, start, length)
+
+    def read_many(
+        self, keys: Iterable[str], *, limit: int | None = None
+    ) -> Iterator[tuple[str, bytes | LaminarError]]:
+        """See ``ObjectStore.read_many``."""
+        return self.inner.read_many(keys, limit=limit)
+
+    def download(self, key: str, path: Path) -> None:
+        """See ``ObjectStore.download``."""
+        self.inner.download(key, path)
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """See ``ObjectStore.list``."""
+        return self.inner.list(prefix, start_after=start_after)
+
+    def list_folders(self, prefix: str) -> Iterator[str]:
+        """See ``ObjectStore.list_folders``."""
+        return self.inner.list_folders(prefix)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """See ``ObjectStore.delete``."""
+        self.inner.delete(keys)
+
+    def sweep(self, before: datetime) -> int:
+        """See ``ObjectStore.sweep``."""
+        return self.inner.sweep(before)
+
+    def _write(self, key: str, act: Callable[[], _Result]) -> _Result:
+        strikes = bool(re.search(self.pattern, key)) and self._number() == self.nth
+        if strikes and self.when == "before":
+            self._strike()
+        result = act()
+        if strikes:
+            self._strike()
+        return result
+
+    def _number(self) -> int:
+        """How many writes counted so far, this one included."""
+        for number in count(1):
+            try:
+                (self.hits / str(number)).touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            return number
+        raise AssertionError("unreachable")
+
+    def _strike(self) -> None:
+        if self.victim is not None and self.with_group:
+            os.killpg(self.victim, signal.SIGKILL)
+        elif self.victim is not None and self.victim != os.getpid():
+            os.kill(self.victim, signal.SIGKILL)
+        if not self.spare_writer:
+            kill_this_process()

@@ -19,9 +19,9 @@ from msgspec import structs
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import (
-    InvalidConfig,
     CommitOutcomeUnknown,
     FencedOut,
+    InvalidConfig,
     LedgerMismatch,
     SinkUnavailable,
 )

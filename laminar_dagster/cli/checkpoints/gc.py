@@ -11,7 +11,7 @@ import click
 
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.options import DurationType, json_option, store_option
-from laminar_dagster.cli.output import Output
+from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.progress import objects_progress
 from laminar_dagster.cli.store import open_checkpoints
 from laminar_dagster.cli.tables import Block, Column, Line, Table
@@ -54,8 +54,7 @@ def command(
     Safe while the pipeline runs. Unfinished epochs, and every file that a retained checkpoint
     names, stay. When a checkpoint that is to be kept is damaged, nothing is removed.
     """
-    output = ctx.find_object(Output)
-    assert output is not None
+    output = output_of(ctx)
     checkpoints = open_checkpoints(ctx, store)
     with objects_progress("Looking for garbage", "Removing") as progress:
         done = collect(

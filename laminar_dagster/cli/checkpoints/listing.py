@@ -12,7 +12,7 @@ import click
 
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.options import LimitType, json_option, store_option
-from laminar_dagster.cli.output import Output
+from laminar_dagster.cli.output import Output, output_of
 from laminar_dagster.cli.store import open_checkpoints
 from laminar_dagster.cli.tables import Block, Column, Line, Table
 from laminar_dagster.core.errors import (
@@ -82,8 +82,7 @@ def command(
     A damaged checkpoint is listed as such, with the reason. Attempts without a manifest are not
     checkpoints; they are counted, and listed with --all.
     """
-    output = ctx.find_object(Output)
-    assert output is not None
+    output = output_of(ctx)
     checkpoints = open_checkpoints(ctx, store)
     latest = _latest(checkpoints, output)
     listing = read_listing(checkpoints, limit, latest, with_incomplete=with_incomplete)

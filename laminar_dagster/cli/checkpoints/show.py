@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from laminar_dagster.cli.checkpoints.dossier import dossier
-from laminar_dagster.cli.checkpoints.plain_manifest import plain_manifest
 from laminar_dagster.cli.checkpoints.selection import (
     find_checkpoint,
     find_epoch_checkpoint,
     read_checkpoint,
 )
+from laminar_dagster.cli.manifest_dossier import dossier
 from laminar_dagster.cli.options import json_option, store_option
-from laminar_dagster.cli.output import Output
+from laminar_dagster.cli.output import Output, output_of
+from laminar_dagster.cli.plain_documents import plain_document
 from laminar_dagster.cli.store import open_checkpoints
 from laminar_dagster.core.document import checksum
 from laminar_dagster.core.errors import IntegrityError
@@ -43,8 +43,7 @@ def command(
     ID is an id, the beginning of one, or `latest`. With --json the manifest is printed whole,
     members that equal their default included.
     """
-    output = ctx.find_object(Output)
-    assert output is not None
+    output = output_of(ctx)
     if (checkpoint is None) == (epoch is None):
         raise click.UsageError("give either an ID (or `latest`) or --epoch N", ctx)
     checkpoints = open_checkpoints(ctx, store)
@@ -58,7 +57,7 @@ def command(
         manifest = read_checkpoint(checkpoints, found, checkpoint)
     is_latest = _is_latest(checkpoints, manifest, output)
     output.result(
-        lambda: plain_manifest(manifest),
+        lambda: plain_document(manifest),
         lambda: dossier(manifest, SystemClock().now(), is_latest=is_latest, every_file=every_file),
     )
     for warning in manifest.warnings():

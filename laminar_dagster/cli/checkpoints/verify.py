@@ -11,7 +11,7 @@ from laminar_dagster.cli import wording
 from laminar_dagster.cli.checkpoints.inspection import Inspection, inspect_checkpoints
 from laminar_dagster.cli.checkpoints.selection import LATEST, find_checkpoint, read_checkpoint
 from laminar_dagster.cli.options import json_option, store_option
-from laminar_dagster.cli.output import Output
+from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.store import open_checkpoints
 from laminar_dagster.cli.tables import Block, Column, Line, Table
 from laminar_dagster.core.errors import IntegrityError
@@ -37,8 +37,7 @@ def command(ctx: click.Context, checkpoint: str | None, store: str | None) -> in
     ID is an id, the beginning of one, or `latest`. Damaged manifests and the pointer to the
     latest checkpoint count too. Exits with 4 when anything is damaged or missing.
     """
-    output = ctx.find_object(Output)
-    assert output is not None
+    output = output_of(ctx)
     checkpoints = open_checkpoints(ctx, store)
     with_latest = checkpoint is None or checkpoint.strip().lower() == LATEST
     candidates = (

@@ -53,9 +53,9 @@ class History:
     def checkpoints(self) -> CheckpointStore:
         return CheckpointStore(LocalStore(self.root))
 
-    def run(self, epochs: int) -> History:
+    def pipeline(self) -> Pipeline:
         store = LocalStore(self.root)
-        pipeline = Pipeline(
+        return Pipeline(
             name=PipelineName("clicks"),
             fingerprint="code-1",
             checkpoints=CheckpointStore(store),
@@ -66,9 +66,16 @@ class History:
             # Nothing goes unless the test asks for it.
             collect_every=10**6,
         )
+
+    def arrive(self) -> None:
+        """More input."""
+        self.log.partitions[0].extend((3, 4, 5))
+        self.log.partitions[1].append(7)
+
+    def run(self, epochs: int) -> History:
+        pipeline = self.pipeline()
         for _ in range(epochs):
-            self.log.partitions[0].extend((3, 4, 5))
-            self.log.partitions[1].append(7)
+            self.arrive()
             report = EpochRunner(pipeline).run()
             self.ids[report.epoch] = report.checkpoint_id
         return self
@@ -124,10 +131,11 @@ class Laminar:
     """The command, run in this process."""
 
     store: str | None = None
+    before: tuple[str, ...] = ()
 
     def __call__(self, *args: str) -> Result:
         given = ["--store", self.store] if self.store is not None else []
-        result = CliRunner().invoke(cli, [*args, *given])
+        result = CliRunner().invoke(cli, [*self.before, *args, *given])
         assert isinstance(result.exception, SystemExit | None)
         return result
 
@@ -153,3 +161,38 @@ def older(path: Path, by: timedelta) -> None:
     """Make a file look as if it had been written earlier."""
     moment = path.stat().st_mtime - by.total_seconds()
     os.utime(path, (moment, moment))
+
+
+@dataclass
+class Project:
+    """A project's folder with the pipeline ``clicks``, and the command run on it."""
+
+    root: Path
+
+    @property
+    def folder(self) -> Path:
+        """Of the pipeline."""
+        return self.root / "dbt_like_configs" / "clicks"
+
+    @property
+    def store(self) -> Path:
+        return self.root / ".laminar" / "clicks" / "store"
+
+    @property
+    def laminar(self) -> Laminar:
+        return Laminar(before=("--project", str(self.root)))
+
+    def history(self, epochs: int) -> History:
+        """Epochs of a pipeline in memory, in this project's store."""
+        return History(self.store).run(epochs)
+
+    def edit(self, file: str, old: str, new: str) -> None:
+        """Change a file of the pipeline's."""
+        path = self.folder / file
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    def files(self) -> set[str]:
+        """Everything there is."""
+        return {path.relative_to(self.root).as_posix() for path in self.root.rglob("*")}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.conditions import History, Laminar
+from tests.unit.cli.conditions import History, Laminar, Project
 
 
 @pytest.fixture(autouse=True)
@@ -38,3 +38,11 @@ def empty(tmp_path: Path) -> Laminar:
     folder = tmp_path / "empty"
     folder.mkdir()
     return Laminar(str(folder))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A new project, as `laminar init` makes it."""
+    root = tmp_path / "project"
+    assert Laminar()("init", str(root), "--name", "clicks").exit_code == 0
+    return Project(root)

@@ -25,8 +25,15 @@ def test_tells_its_version() -> None:
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_helps_at_every_level(option: str) -> None:
     run = Laminar()
-    assert "checkpoints  List, show and verify" in run(option).stdout
-    assert "75  a service is away" in run(option).stdout
+    top = run(option).stdout
+    assert "75  a service is away" in top
+    # In the order in which they are needed.
+    commands = top[top.index("Commands:") : top.index("Exit codes:")]
+    names = [line.split()[0] for line in commands.splitlines()[1:] if line.strip()]
+    assert names[:6] == ["init", "validate", "sql", "run", "status", "epochs"]
+    assert names[-1] == "checkpoints"
+    for name in names[:6]:
+        assert "--json" in run(name, option).stdout
     group = run("checkpoints", option).stdout
     for name in ("list", "show", "verify", "gc"):
         assert f"\n  {name} " in group

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from laminar_dagster.cli.checkpoints.dossier import describe_position, dossier
-from laminar_dagster.cli.checkpoints.plain_manifest import plain_manifest
+from laminar_dagster.cli.manifest_dossier import describe_position, dossier
+from laminar_dagster.cli.plain_documents import plain_document
 from laminar_dagster.cli.tables import Fields, Line, Table
 from laminar_dagster.core import layout
 from laminar_dagster.core.document import checksum, decode, encode
@@ -278,7 +278,8 @@ def test_tells_of_dead_letters_gaps_watermarks_and_metadata(history: History) ->
     assert fields["watermark"] == "2026-01-01 12:00:00.5 UTC"
     assert fields["records"].startswith("1,000 read = 997 processed")
     tables = {block.title.split(":")[0]: block for block in blocks if isinstance(block, Table)}
-    assert list(tables["Dead letters"].rows) == [("numbers", "3", "1", "2.0 KiB")]
+    letters = tables["Dead letters and late records"]
+    assert list(letters.rows) == [("numbers", "3", "0", "1", "2.0 KiB")]
     assert list(tables["Gaps"].rows) == [
         ("numbers", "numbers/0", "offset 2", "offset 9", "retention")
     ]
@@ -338,7 +339,7 @@ def test_plain_values_name_the_kind_of_a_position(history: History) -> None:
         positions=(CustomPosition(source_type="mine", position_bytes=b"\x00\xff"),),
     )
     manifest = msgspec.structs.replace(history.manifest(5), sources=(entry,))
-    assert plain_manifest(manifest)["sources"][0]["positions"] == [
+    assert plain_document(manifest)["sources"][0]["positions"] == [
         {"type": "custom", "source_type": "mine", "position_bytes": "AP8="}
     ]
     assert decode(encode(manifest), CheckpointManifest, "m").sources == (entry,)

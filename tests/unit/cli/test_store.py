@@ -53,10 +53,47 @@ def test_a_bad_address_is_refused(url: str) -> None:
     assert Laminar(url).error("checkpoints", "list", exit_code=2)["kind"] == "invalid_config"
 
 
-def test_without_a_store_says_how_to_give_one() -> None:
+def test_without_a_store_says_how_to_give_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     error = Laminar().error("checkpoints", "list", exit_code=2)
     assert error["message"] == "store: none is given"
     assert error["hint"] == "give --store URL, or set LAMINAR_STORE"
+
+
+def _write_pipeline(project: Path, name: str, store: Path | str) -> None:
+    folder = project / "dbt_like_configs" / name
+    folder.mkdir(parents=True)
+    (folder / "pipeline.yml").write_text(f"name: {name}\nstore: {store}\n")
+    # No obstacle to looking at checkpoints.
+    (folder / "sources.sql").write_text("CREATE NONSENSE")
+
+
+def test_the_only_pipeline_of_the_project_has_the_store(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    _write_pipeline(project, "one", history.root)
+    at = ("--project", str(project), "checkpoints")
+    run = Laminar()
+    assert len(run.json(*at, "list")) == 5
+    assert len(run.json(*at, "list", "--pipeline", "one")) == 5
+    assert len(run.json(*at, "--pipeline", "one", "list")) == 5
+    error = run.error(*at, "list", "--pipeline", "onne", exit_code=2)
+    assert (error["kind"], error["hint"]) == ("unknown_pipeline", "did you mean `one`?")
+    error = run.error(*at, "list", "--pipeline", "one", "--store", "x", exit_code=2)
+    assert error["message"] == "give --store or --pipeline, not both"
+    _write_pipeline(project, "two", "nowhere")
+    error = run.error(*at, "list", exit_code=2)
+    assert error["hint"] == "give --pipeline with one of: one, two"
+    assert len(run.json(*at, "list", "--pipeline", "one")) == 5
+    error = run.error(*at, "list", "--pipeline", "two", exit_code=2)
+    assert f"there is no folder {project / 'nowhere'}" in error["message"]
+    # The variable counts where nothing is said on the command line, and only there.
+    monkeypatch.setenv("LAMINAR_STORE", str(project))
+    assert run.json(*at, "list") == []
+    assert len(run.json(*at, "list", "--pipeline", "one")) == 5
 
 
 def test_the_nearest_of_option_group_and_variable_counts(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final, assert_never
 
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.tables import Block, Column, Fields, Line, Table
+from laminar_dagster.core import layout
+from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.manifest import CheckpointManifest, FileEntry, PartitionSnapshotEntry
 from laminar_dagster.core.offsets import (
     CustomPosition,
     FilePosition,
+    Gap,
     KafkaPosition,
     MysqlPosition,
     PostgresPosition,
@@ -19,25 +22,25 @@ from laminar_dagster.core.offsets import (
 )
 
 # As many files as fit on a screen or two.
-_FILES_SHOWN: Final = 50
+ROWS_SHOWN: Final = 50
 
 
 def dossier(
     manifest: CheckpointManifest, now: datetime, *, is_latest: bool, every_file: bool
 ) -> Iterator[Block]:
     """Everything the manifest says; of many files the first ones, unless every one is asked for."""
-    yield Fields(_head(manifest, now, is_latest))
-    if manifest.operators:
-        yield _operators(manifest)
-    if manifest.sources:
-        yield _sources(manifest)
-    if any(source.gaps for source in manifest.sources):
-        yield _gaps(manifest)
-    if manifest.sinks:
-        yield _sinks(manifest)
-    if manifest.dead_letters:
-        yield _dead_letters(manifest)
-    yield from _files(manifest, None if every_file else _FILES_SHOWN)
+    yield Fields(
+        [
+            ("checkpoint", manifest.checkpoint_id),
+            ("epoch", str(manifest.epoch)),
+            ("latest", "yes" if is_latest else "no"),
+            *head_fields(manifest, now),
+        ]
+    )
+    yield from operators(manifest)
+    yield from sources(manifest)
+    yield from output(manifest)
+    yield from files(manifest, every_file=every_file)
     if manifest.metadata:
         yield Table(
             (Column("name"), Column("value", folds=20)),
@@ -46,21 +49,19 @@ def dossier(
         )
 
 
-def _head(manifest: CheckpointManifest, now: datetime, is_latest: bool) -> list[tuple[str, str]]:
+def head_fields(manifest: CheckpointManifest, now: datetime) -> list[tuple[str, str]]:
+    """What a checkpoint is, but for its id and epoch."""
     counts = manifest.counts
     committed = wording.timestamp(manifest.completed_at)
     took = wording.duration(manifest.completed_at - manifest.started_at)
     return [
-        ("checkpoint", manifest.checkpoint_id),
-        ("epoch", str(manifest.epoch)),
-        ("latest", "yes" if is_latest else "no"),
         ("pipeline", manifest.pipeline),
         ("fingerprint", manifest.fingerprint),
         ("plan", manifest.plan_checksum),
         ("parent", manifest.previous_checkpoint_id or "none"),
         ("started", f"{wording.timestamp(manifest.started_at)} UTC"),
-        ("committed", f"{committed} UTC, {_ago(manifest.completed_at, now)}, took {took}"),
-        ("watermark", _with_zone(manifest.watermark)),
+        ("committed", f"{committed} UTC, {wording.ago(manifest.completed_at, now)}, took {took}"),
+        ("watermark", with_zone(manifest.watermark)),
         (
             "records",
             f"{counts.read:,} read = {counts.processed:,} processed + {counts.filtered:,} filtered"
@@ -72,12 +73,30 @@ def _head(manifest: CheckpointManifest, now: datetime, is_latest: bool) -> list[
     ]
 
 
-def _ago(moment: datetime, now: datetime) -> str:
-    age = wording.age(moment, now)
-    return age if age.startswith("in ") else f"{age} ago"
+def operators(manifest: CheckpointManifest) -> Iterator[Block]:
+    """The state of each operator, in figures."""
+    if manifest.operators:
+        yield _operators(manifest)
 
 
-def _with_zone(micros: int | None) -> str:
+def sources(manifest: CheckpointManifest) -> Iterator[Block]:
+    """Where each source stands."""
+    if manifest.sources:
+        yield _sources(manifest)
+
+
+def output(manifest: CheckpointManifest) -> Iterator[Block]:
+    """What was lost, what the sinks are to commit, and what was kept aside."""
+    lost = [(entry.source_id, gap) for entry in manifest.sources for gap in entry.gaps]
+    yield from gaps(lost)
+    if manifest.sinks:
+        yield _sinks(manifest)
+    if manifest.dead_letters:
+        yield _dead_letters(manifest)
+
+
+def with_zone(micros: int | None) -> str:
+    """A watermark, with the zone that it is written in."""
     return "none yet" if micros is None else f"{wording.microseconds(micros)} UTC"
 
 
@@ -132,7 +151,10 @@ def _sources(manifest: CheckpointManifest) -> Table:
     return Table(columns, rows, "Sources")
 
 
-def _gaps(manifest: CheckpointManifest) -> Table:
+def gaps(lost: Sequence[tuple[SourceId, Gap]]) -> Iterator[Block]:
+    """What was lost, by source."""
+    if not lost:
+        return
     columns = (
         Column("source"),
         Column("partition", folds=12),
@@ -141,12 +163,11 @@ def _gaps(manifest: CheckpointManifest) -> Table:
         Column("reason", folds=12),
     )
     rows = []
-    for entry in manifest.sources:
-        for gap in entry.gaps:
-            lane, start = describe_position(gap.lost.start)
-            _, end = describe_position(gap.lost.end)
-            rows.append((entry.source_id, lane, start, end, gap.reason))
-    return Table(columns, rows, "Gaps: records that were lost before they were read")
+    for source_id, gap in lost:
+        lane, start = describe_position(gap.lost.start)
+        _, end = describe_position(gap.lost.end)
+        rows.append((source_id, lane, start, end, gap.reason))
+    yield Table(columns, rows, "Gaps: records that were lost before they were read")
 
 
 def _sinks(manifest: CheckpointManifest) -> Table:
@@ -175,12 +196,18 @@ def _sinks(manifest: CheckpointManifest) -> Table:
 def _dead_letters(manifest: CheckpointManifest) -> Table:
     columns = (
         Column("source"),
-        Column("records", right=True),
+        Column("dead", right=True),
+        Column("late", right=True),
         Column("files", right=True),
         Column("size", right=True),
     )
-    rows = [(entry.source_id, *_totals(entry.files)) for entry in manifest.dead_letters]
-    return Table(columns, rows, "Dead letters")
+    rows = []
+    for entry in manifest.dead_letters:
+        _, files_, size = _totals(entry.files)
+        late = sum(file.rows for file in entry.files if layout.is_late_path(file.path))
+        dead = sum(file.rows for file in entry.files) - late
+        rows.append((entry.source_id, f"{dead:,}", f"{late:,}", files_, size))
+    return Table(columns, rows, "Dead letters and late records")
 
 
 def _totals(files: tuple[FileEntry, ...]) -> tuple[str, str, str]:
@@ -191,7 +218,9 @@ def _totals(files: tuple[FileEntry, ...]) -> tuple[str, str, str]:
     )
 
 
-def _files(manifest: CheckpointManifest, limit: int | None) -> Iterator[Block]:
+def files(manifest: CheckpointManifest, *, every_file: bool) -> Iterator[Block]:
+    """Every file that the checkpoint consists of; of many the first ones, unless asked for."""
+    limit = None if every_file else ROWS_SHOWN
     columns = (
         Column("file", folds=30),
         Column("size", right=True),
@@ -203,8 +232,8 @@ def _files(manifest: CheckpointManifest, limit: int | None) -> Iterator[Block]:
     rows = [_state_row(manifest, part) for entry in manifest.operators for part in entry.partitions]
     written = [entry.files for entry in manifest.sinks]
     written += [entry.files for entry in manifest.dead_letters]
-    for files in written:
-        for file in files:
+    for group in written:
+        for file in group:
             size, digest = wording.size(file.size_bytes), wording.short_hash(file.sha256)
             rows.append((file.path, size, f"{file.rows:,}", str(manifest.epoch), "", digest))
     if not rows:

@@ -1,4 +1,4 @@
-"""A manifest as plain JSON values, nothing left out."""
+"""Stored documents as plain JSON values, nothing left out."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Any
 
 import msgspec
 
-from laminar_dagster.core.document import checksum
-from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.document import Document, checksum
 
 
-def plain_manifest(manifest: CheckpointManifest) -> dict[str, Any]:
-    """The manifest, member by member as it is stored, and its checksum.
+def plain_document(document: Document) -> dict[str, Any]:
+    """A document, member by member as it is stored, and its checksum.
 
     Stored documents leave out what equals its default. A program that reads them should not have
     to know the defaults, so here every member is present.
     """
-    plain: dict[str, Any] = _plain(manifest)
-    return plain | {"checksum": checksum(manifest)}
+    plain: dict[str, Any] = _plain(document)
+    return plain | {"checksum": checksum(document)}
 
 
 def _plain(value: Any) -> Any:

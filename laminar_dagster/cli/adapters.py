@@ -1,0 +1,87 @@
+"""A pipeline's store, sources and sinks, without its engine: to look, not to compute.
+
+Nothing here starts Spark, and nothing makes a store, a folder or a database that is not there yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from laminar_dagster.config.mistakes import Report
+from laminar_dagster.config.model import PipelineModel, Place
+from laminar_dagster.config.pipeline import FOLDER, PipelineConfig
+from laminar_dagster.core.errors import InvalidConfig, InvalidName
+from laminar_dagster.core.ports import Sink, Source
+from laminar_dagster.runtime.assembly import build_sink, build_source
+from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.stores.url import local_folder, open_store
+
+BuiltT = TypeVar("BuiltT")
+
+
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """What a pipeline reads from and writes to."""
+
+    sources: tuple[Source, ...]
+    sinks: tuple[Sink, ...]
+
+
+def build_adapters(model: PipelineModel, project: Path) -> Adapters:
+    """Build every source and sink; nothing is opened yet.
+
+    Raises:
+        InvalidPipeline: Lists every option that is wrong, and a wrong address of the store.
+    """
+    report = Report()
+    _check_address(model.config, project, report)
+    name = model.config.name
+    sources = _build_each(
+        [(table.place, partial(build_source, table, project)) for table in model.sources],
+        report,
+    )
+    sinks = _build_each(
+        [(table.place, partial(build_sink, table, project, name)) for table in model.sinks],
+        report,
+    )
+    report.raise_if_any()
+    return Adapters(sources, sinks)
+
+
+def _check_address(config: PipelineConfig, project: Path, report: Report) -> None:
+    try:
+        if local_folder(config.store, project) is None:
+            open_store(config.store, project)
+    except InvalidConfig as error:
+        where = str(project / FOLDER / config.name / "pipeline.yml")
+        report.add(where, f"`store`: {error.problem}", error.suggestion)
+
+
+def _build_each(
+    wanted: Sequence[tuple[Place, Callable[[], BuiltT]]], report: Report
+) -> tuple[BuiltT, ...]:
+    built = []
+    for place, build in wanted:
+        try:
+            built.append(build())
+        except InvalidConfig as error:
+            report.add_error(error)
+        except InvalidName as error:
+            report.add(str(place), str(error), error.advice())
+    return tuple(built)
+
+
+def existing_checkpoints(config: PipelineConfig, project: Path) -> CheckpointStore | None:
+    """The checkpoints of a pipeline; None when it has no store yet.
+
+    Raises:
+        InvalidConfig: The address of the store is wrong.
+    """
+    folder = local_folder(config.store, project)
+    if folder is not None and not folder.exists():
+        return None
+    return CheckpointStore(open_store(config.store, project))

@@ -1,0 +1,1 @@
+"""``laminar dead-letters``: records that were set aside."""

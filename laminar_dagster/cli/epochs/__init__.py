@@ -1,0 +1,1 @@
+"""``laminar epochs``: one module for each command."""

@@ -1,0 +1,139 @@
+"""Which pipeline a command is about, and what it takes to work with it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from laminar_dagster.cli.errors import NoPipelines, SeveralPipelines, UnknownPipeline
+from laminar_dagster.cli.output import output_of
+from laminar_dagster.cli.spark_start import start_spark
+from laminar_dagster.config.mistakes import listed, nearest
+from laminar_dagster.config.model import PipelineModel
+from laminar_dagster.config.pipeline import PipelineConfig, find_pipelines, read_pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from laminar_dagster.runtime.pipeline import Pipeline
+
+CallableT = TypeVar("CallableT", bound="Callable[..., Any]")
+
+
+def pipeline_argument(command: CallableT) -> CallableT:
+    """``[PIPELINE]``: a name; the only pipeline of the project need not be named."""
+    return click.argument("pipeline", metavar="[PIPELINE]", required=False)(command)
+
+
+def project_of(ctx: click.Context) -> Path:
+    """The project's folder, where relative paths begin."""
+    project: Path = ctx.meta.get("laminar.project", Path())
+    return project
+
+
+def find_folders(ctx: click.Context) -> list[Path]:
+    """The folders of every pipeline, by name.
+
+    Raises:
+        NoPipelines: There is none.
+    """
+    project = project_of(ctx)
+    folders = find_pipelines(project)
+    if not folders:
+        raise NoPipelines(str(project.absolute()))
+    return [*folders]
+
+
+def find_folder(ctx: click.Context, name: str | None) -> Path:
+    """The folder of the pipeline that is meant.
+
+    Raises:
+        UnknownPipeline, SeveralPipelines, NoPipelines: As their names say.
+    """
+    folders = {folder.name: folder for folder in find_folders(ctx)}
+    if name is None:
+        if len(folders) > 1:
+            raise SeveralPipelines(tuple(folders))
+        return next(iter(folders.values()))
+    if name not in folders:
+        suggestion = nearest(name, folders, listed(folders, "there is"))
+        raise UnknownPipeline(name[:80], suggestion)
+    return folders[name]
+
+
+def find_config(ctx: click.Context, name: str | None) -> PipelineConfig:
+    """The ``pipeline.yml`` of a pipeline, for commands that need no more of it.
+
+    Raises:
+        UsageError: There is no such pipeline.
+        InvalidConfig: Lists every mistake of the file.
+    """
+    return read_pipeline(find_folder(ctx, name))
+
+
+def find_model(
+    ctx: click.Context, name: str | None, *, builds_contracts: bool = False
+) -> PipelineModel:
+    """The pipeline of that name, or the only one. A mistake in another one is no obstacle.
+
+    Args:
+        ctx: Knows the project's folder.
+        name: As given on the command line.
+        builds_contracts: Whether contracts are going to be used, and have to be right.
+
+    Raises:
+        UsageError: There is no such pipeline, or several and no name.
+        InvalidPipeline: Lists every mistake of its files.
+    """
+    # Imported here: with the connectors come their clients.
+    from laminar_dagster.config.project import load_pipeline
+    from laminar_dagster.runtime.assembly import known_connectors
+
+    model = load_pipeline(
+        find_folder(ctx, name),
+        connectors=known_connectors(),
+        builds_contracts=builds_contracts,
+    )
+    for warning in model.warnings:
+        output_of(ctx).warn(warning)
+    return model
+
+
+def open_pipeline(
+    ctx: click.Context,
+    model: PipelineModel,
+    *,
+    when_started: Callable[[float], None] = lambda _seconds: None,
+) -> Pipeline:
+    """A pipeline that can run. Spark starts with the first epoch that is computed.
+
+    Args:
+        ctx: Knows the project's folder.
+        model: What its author wrote.
+        when_started: Called when Spark has started, with the seconds that it took.
+
+    Raises:
+        InvalidPipeline: Lists every option that is wrong.
+        ConditionsIgnored: The store cannot hold checkpoints.
+        StoreUnavailable: The store is away.
+    """
+    from laminar_dagster.cli.adapters import build_adapters
+    from laminar_dagster.runtime.assembly import assemble
+
+    project = project_of(ctx)
+    # The assembly would stop at the first mistake.
+    build_adapters(model, project)
+    sessions: list[Any] = []
+
+    def session() -> Any:
+        if not sessions:
+            begun = time.monotonic()
+            sessions.append(start_spark(model.config.spark))
+            when_started(time.monotonic() - begun)
+        return sessions[0]
+
+    return assemble(model, project, session)

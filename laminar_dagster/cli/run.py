@@ -1,0 +1,208 @@
+"""``laminar run``."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, assert_never
+
+import click
+
+from laminar_dagster.cli import wording
+from laminar_dagster.cli.connections import amount_waiting
+from laminar_dagster.cli.epoch_summary import COLUMNS, EpochSummary
+from laminar_dagster.cli.failures import failure_of
+from laminar_dagster.cli.options import json_option
+from laminar_dagster.cli.output import Output, output_of
+from laminar_dagster.cli.pipelines import find_model, open_pipeline, pipeline_argument
+from laminar_dagster.cli.progress import live_line
+from laminar_dagster.cli.signals import StopRequest
+from laminar_dagster.cli.tables import Block, Line, Table
+from laminar_dagster.core.ids import EpochNumber
+from laminar_dagster.runtime.epoch import EpochRunner
+from laminar_dagster.runtime.loop import EpochDone, EpochLoop, Event, Retrying, Waiting
+
+_ROWS_SHOWN: Final = 20
+# What a run that lasts for months remembers of its epochs; the store has them all.
+_EPOCHS_KEPT: Final = 10_000
+
+
+@click.command("run")
+@pipeline_argument
+@click.option(
+    "--epochs", type=click.IntRange(min=1), metavar="N", help="Run so many epochs, also empty ones."
+)
+@click.option(
+    "--until-caught-up",
+    is_flag=True,
+    help="Run epochs until nothing is left to read.  [default]",
+)
+@click.option("--forever", is_flag=True, help="Then wait for more, until told to stop.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    pipeline: str | None,
+    epochs: int | None,
+    until_caught_up: bool,
+    forever: bool,
+) -> int:
+    """Run epochs of a pipeline. What an earlier run left unfinished is finished first.
+
+    Ctrl-C or SIGTERM ends it after the epoch at hand, a second one at once. However it ends,
+    nothing is lost or doubled: the next run goes on from there.
+    """
+    if (epochs is not None) + until_caught_up + forever > 1:
+        raise click.UsageError("give one of --epochs N, --until-caught-up and --forever", ctx)
+    output = output_of(ctx)
+    model = find_model(ctx, pipeline, builds_contracts=True)
+    stop = StopRequest(output.as_json)
+    with live_line() as show, stop.listen():
+        done = _Progress(output, show, each_epoch=forever)
+
+        def work() -> None:
+            opened = open_pipeline(ctx, model, when_started=done.started)
+            runner = EpochRunner(opened, done.step)
+            loop = EpochLoop(opened, runner, done.event, lambda: stop.wanted)
+            if forever:
+                loop.run_forever(model.config.epoch.longest_wait)
+            elif epochs is not None:
+                loop.run_epochs(epochs)
+            else:
+                loop.run_until_caught_up()
+
+        error = _caught(work)
+    name = str(model.config.name)
+    if error is not None and not output.as_json:
+        if done.total:
+            output.result(dict, lambda: _blocks(done, name, ""))
+        raise error
+    ended = "stopped as asked" if stop.wanted else "ran as many epochs as asked for"
+    if not stop.wanted and epochs is None:
+        ended = "nothing is left to read"
+    output.result(lambda: _document(done, name, error), lambda: _blocks(done, name, ended))
+    return failure_of(error).exit_code if error else 0
+
+
+def _caught(work: Callable[[], None]) -> Exception | None:
+    """Whatever ended the work: the epochs done before are reported all the same."""
+    try:
+        work()
+    except Exception as error:
+        return error
+    return None
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Follows a run: shows where it is, and keeps what it did.
+
+    Attributes:
+        now: What it is doing, in words.
+        starting: Seconds that Spark took to start, until an epoch has accounted for them.
+    """
+
+    output: Output
+    show: Callable[[str], None]
+    each_epoch: bool
+    now: str = ""
+    starting: float | None = None
+    spark_seconds: float | None = None
+    total: int = 0
+    records: int = 0
+    epochs: deque[EpochSummary] = field(default_factory=lambda: deque(maxlen=_EPOCHS_KEPT))
+
+    def started(self, seconds: float) -> None:
+        """Spark has started, within the epoch at hand."""
+        self.starting = seconds
+        self._show()
+
+    def step(self, epoch: EpochNumber, name: str) -> None:
+        """A step begins."""
+        self.now = f"epoch {epoch}: {step_words(name)}"
+        is_cold = self.starting is None and self.spark_seconds is None
+        self._show(", starting Spark" if name == "Compute" and is_cold else "")
+
+    def event(self, event: Event) -> None:
+        """Something happened between epochs."""
+        match event:
+            case EpochDone():
+                self._finish(EpochSummary.of(event, self.starting or 0.0))
+            case Waiting(backlog):
+                what = ", ".join(
+                    f"{each.source_id}: {amount_waiting(each)}" for each in backlog.sources
+                )
+                verb = "waiting for data" if backlog.is_empty else "waiting for more"
+                self.now = f"{verb} ({what})"
+                self._show()
+            case Retrying(error, seconds):
+                self.now = f"trying again in {seconds:g} s"
+                self._show()
+                self.output.warn(f"{error}; {self.now}")
+            case _:
+                assert_never(event)
+
+    def _finish(self, summary: EpochSummary) -> None:
+        if self.starting is not None:
+            self.spark_seconds, self.starting = self.starting, None
+        self.epochs.append(summary)
+        self.total += 1
+        self.records += summary.counts.read
+        if self.each_epoch:
+            click.echo(summary.line(), err=True)
+
+    def _show(self, more: str = "") -> None:
+        epochs, records = wording.count(self.total, "epoch"), wording.count(self.records, "record")
+        so_far = f"  [{epochs} done, {records}]" if self.total else ""
+        self.show(f"{self.now}{more}{so_far}")
+
+
+_STEP_WORDS: Final = {
+    "Plan": "planning",
+    "Compute": "computing",
+    "Gate": "checking",
+    "Prepare": "preparing",
+    "WriteManifest": "committing state and offsets",
+    "CommitSinks": "committing to the sinks",
+    "MoveLatest": "finishing",
+    "Acknowledge": "finishing",
+    "Collect": "collecting garbage",
+}
+
+
+def step_words(name: str) -> str:
+    """A step of the protocol, as something that is being done."""
+    return _STEP_WORDS.get(name, name)
+
+
+def _document(done: _Progress, name: str, error: BaseException | None) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "pipeline": name,
+        "epochs_done": done.total,
+        "spark_start_seconds": done.spark_seconds and round(done.spark_seconds, 3),
+        "epochs": [each.document() for each in done.epochs],
+    }
+    if error is not None:
+        document["error"] = failure_of(error).as_document()
+    return document
+
+
+def _blocks(done: _Progress, name: str, ended: str) -> Iterator[Block]:
+    shown = list(done.epochs)[-_ROWS_SHOWN:]
+    if not shown:
+        yield Line(f"Pipeline {name}: {ended}. No epoch was run.")
+        return
+    yield Table(COLUMNS, [each.cells() for each in shown])
+    if done.total > len(shown):
+        before = wording.count(done.total - len(shown), "epoch")
+        yield Line(f"{before} before these; `laminar epochs list {name}` shows them.")
+    yield Line()
+    epochs, records = wording.count(done.total, "epoch"), wording.count(done.records, "record")
+    spark = f" Spark took {done.spark_seconds:.1f} s to start." if done.spark_seconds else ""
+    yield Line(f"Pipeline {name}: {epochs}, {records}{f'; {ended}' if ended else ''}.{spark}")
+    newest = shown[-1].epoch
+    yield Line(
+        f"`laminar epochs show {newest} {name}` shows all of epoch {newest}, "
+        f"`laminar status {name}` what waits now."
+    )

@@ -1,0 +1,83 @@
+"""Starts Spark so that a person at a terminal reads what matters and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from laminar_dagster.cli.errors import JavaMissing
+
+# What every start says, on every machine.
+_NOISE: Final = (
+    b"WARNING: Using incubator modules: jdk.incubator.vector",
+    b"Using Spark's default log4j profile:",
+    b'Setting default log level to "WARN"',
+    b"To adjust logging level use sc.setLogLevel",
+    b" WARN NativeCodeLoader: ",
+    b" WARN Utils: Your hostname, ",
+    b" WARN Utils: Set SPARK_LOCAL_IP ",
+)
+
+
+def start_spark(settings: Mapping[str, str]) -> Any:
+    """The Spark session of this process.
+
+    Raises:
+        JavaMissing: Spark is to run here, and cannot.
+    """
+    _require_java(settings)
+    with _without_noise():
+        from laminar_dagster.spark.session import open_session
+
+        # In the main thread Spark takes Ctrl-C for itself, in the middle of its start.
+        with ThreadPoolExecutor(1, thread_name_prefix="spark-start") as starter:
+            starter.submit(open_session, settings).result()
+        # A session is active in the thread that asked for it.
+        return open_session(settings)
+
+
+def _require_java(settings: Mapping[str, str]) -> None:
+    """Spark's own words for it are a page long."""
+    if "spark.remote" in settings or "SPARK_REMOTE" in os.environ:
+        return
+    home = os.environ.get("JAVA_HOME")
+    if home and not os.access(Path(home, "bin", "java"), os.X_OK):
+        raise JavaMissing(f"JAVA_HOME is {home}, which has no bin/java")
+    if not home and shutil.which("java") is None:
+        raise JavaMissing("`java` is not on the PATH, and JAVA_HOME is not set")
+
+
+@contextlib.contextmanager
+def _without_noise() -> Iterator[None]:
+    """Read what Java will write to standard error, and pass on all but the usual lines.
+
+    Java keeps the end of the pipe that it is started with; a thread reads the other end for as
+    long as Java lives.
+    """
+    if os.environ.get("LAMINAR_DEBUG") == "1":
+        yield
+        return
+    reader, writer = os.pipe()
+    ours = os.dup(2)
+    os.dup2(writer, 2)
+    os.close(writer)
+    threading.Thread(target=_pass_on, args=(reader, ours), daemon=True).start()
+    try:
+        yield
+    finally:
+        os.dup2(ours, 2)
+
+
+def _pass_on(reader: int, ours: int) -> None:
+    with os.fdopen(reader, "rb") as lines:
+        for line in lines:
+            if not any(noise in line for noise in _NOISE):
+                with contextlib.suppress(OSError):
+                    os.write(ours, line)
+    os.close(ours)

@@ -1,0 +1,1 @@
+"""``laminar state``: what the operators of a pipeline remember."""

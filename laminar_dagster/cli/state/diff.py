@@ -1,0 +1,88 @@
+"""``laminar state diff``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import click
+import pyarrow as pa
+
+from laminar_dagster.cli.arrow_rows import rows_document, rows_table
+from laminar_dagster.cli.options import LimitType, json_option
+from laminar_dagster.cli.output import output_of
+from laminar_dagster.cli.pipelines import pipeline_argument
+from laminar_dagster.cli.state.reading import manifest_of, open_store_of, state_of
+from laminar_dagster.cli.tables import Block, Line
+from laminar_dagster.core.ids import MAX_EPOCH
+from laminar_dagster.runtime.state_reader import CHANGE, compare_states
+
+
+@click.command("diff")
+@click.argument("operator")
+@pipeline_argument
+@click.option(
+    "--from",
+    "old",
+    type=click.IntRange(1, MAX_EPOCH),
+    metavar="A",
+    required=True,
+    help="The epoch to start from.",
+)
+@click.option(
+    "--to",
+    "new",
+    type=click.IntRange(1, MAX_EPOCH),
+    metavar="B",
+    help="The epoch to compare with.  [default: the newest]",
+)
+@click.option(
+    "--limit",
+    type=LimitType(),
+    default="50",
+    show_default=True,
+    metavar="N",
+    help="How many rows; `all` for every one.",
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    operator: str,
+    pipeline: str | None,
+    old: int,
+    new: int | None,
+    limit: int | None,
+) -> None:
+    """Show which windows of an operator came, went (they closed) or changed between two epochs."""
+    checkpoints = open_store_of(ctx, pipeline)
+    before = manifest_of(ctx, checkpoints, pipeline, old)
+    after = manifest_of(ctx, checkpoints, pipeline, new)
+    changes = compare_states(
+        state_of(checkpoints, before, operator), state_of(checkpoints, after, operator)
+    )
+    kinds = Counter(changes.column(CHANGE).to_pylist())
+    output_of(ctx).result(
+        lambda: {
+            "operator": operator,
+            "from": before.epoch,
+            "to": after.epoch,
+            "changes": {kind: kinds[kind] for kind in ("added", "gone", "changed")},
+            "rows": rows_document(changes.slice(0, limit)),
+        },
+        lambda: _blocks(
+            changes, kinds, f"{operator}, epoch {before.epoch} to {after.epoch}", limit
+        ),
+    )
+
+
+def _blocks(
+    changes: pa.Table, kinds: Counter[str], title: str, limit: int | None
+) -> Iterator[Block]:
+    if not changes.num_rows:
+        yield Line(f"{title}: nothing changed.")
+        return
+    summary = ", ".join(f"{kinds[kind]:,} {kind}" for kind in ("added", "gone", "changed"))
+    yield rows_table(changes.slice(0, limit), f"{title}: {summary}")
+    if limit is not None and changes.num_rows > limit:
+        yield Line(f"{changes.num_rows - limit:,} more; --limit all shows every one.")

@@ -1,0 +1,219 @@
+"""``laminar status``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from laminar_dagster.cli import wording
+from laminar_dagster.cli.adapters import build_adapters, existing_checkpoints
+from laminar_dagster.cli.connections import amount_waiting
+from laminar_dagster.cli.failures import failure_of
+from laminar_dagster.cli.manifest_dossier import with_zone
+from laminar_dagster.cli.options import json_option
+from laminar_dagster.cli.output import output_of
+from laminar_dagster.cli.pipelines import find_model, pipeline_argument, project_of
+from laminar_dagster.cli.standing import Ledgers, Look, describe_step
+from laminar_dagster.cli.tables import Block, Column, Fields, Line, Table
+from laminar_dagster.config.model import PipelineModel
+from laminar_dagster.core.ids import GENESIS
+from laminar_dagster.core.recovery import Standing
+from laminar_dagster.runtime.backlog import Backlog, SourceBacklog, measure
+from laminar_dagster.runtime.clock import SystemClock
+
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """All that is shown; ``url`` is None while there is no store."""
+
+    model: PipelineModel
+    url: str | None
+    look: Look
+    backlog: Backlog
+
+    @property
+    def is_changed(self) -> bool | None:
+        """Whether the pipeline computes something else than its last epoch did."""
+        manifest = self.look.manifest
+        return manifest.fingerprint != self.model.fingerprint if manifest else None
+
+
+@click.command("status")
+@pipeline_argument
+@json_option
+@click.pass_context
+def command(ctx: click.Context, pipeline: str | None) -> None:
+    """Show how far a pipeline is: last epoch, what waits, the sinks' ledgers, what comes next.
+
+    Looks, and changes nothing.
+    """
+    model = find_model(ctx, pipeline)
+    project = project_of(ctx)
+    adapters = build_adapters(model, project)
+    checkpoints = existing_checkpoints(model.config, project)
+    if checkpoints is None:
+        look = Look(Standing(GENESIS, ()), None, Ledgers.read(adapters.sinks))
+        previous = None
+    else:
+        look = Look.take(checkpoints, adapters.sinks)
+        previous = checkpoints.plan(look.manifest.epoch) if look.manifest else None
+    now = SystemClock().now()
+    backlog = measure(adapters.sources, look.manifest, previous, now)
+    status = Status(model, checkpoints.objects.url if checkpoints else None, look, backlog)
+    output_of(ctx).result(lambda: _document(status), lambda: _blocks(status))
+
+
+def _behind(micros: int | None, now: datetime) -> timedelta | None:
+    """How far a watermark is behind the clock on the wall."""
+    if micros is None:
+        return None
+    try:
+        return now - (_UNIX_EPOCH + timedelta(microseconds=micros))
+    except OverflowError:
+        return None
+
+
+# --- for programs -------------------------------------------------------------------------------
+
+
+def _document(status: Status) -> dict[str, Any]:
+    look, manifest, now = status.look, status.look.manifest, status.backlog.looked_at
+    latest = look.standing.latest
+    since = status.backlog.since_commit
+    behind = _behind(manifest.watermark, now) if manifest else None
+    return {
+        "pipeline": status.model.config.name,
+        "store": status.url,
+        "last_epoch": None
+        if manifest is None
+        else {
+            "epoch": manifest.epoch,
+            "checkpoint_id": manifest.checkpoint_id,
+            "is_latest": latest is not None and latest.checkpoint_id == manifest.checkpoint_id,
+            "committed_at": manifest.completed_at.isoformat().replace("+00:00", "Z"),
+            "age_seconds": since and round(since.total_seconds(), 3),
+            "watermark": manifest.watermark,
+            "watermark_lag_seconds": behind and round(behind.total_seconds(), 3),
+        },
+        "fingerprint": status.model.fingerprint,
+        "is_changed": status.is_changed,
+        "unfinished": [
+            {
+                "epoch": epoch,
+                "next_step": type(look.next_step(epoch)).__name__,
+                "description": describe_step(look.next_step(epoch)),
+            }
+            for epoch in look.standing.unfinished
+        ],
+        "sources": [_source(each) for each in status.backlog.sources],
+        "sinks": [each.document() for each in look.sinks()],
+    }
+
+
+def _source(source: SourceBacklog) -> dict[str, Any]:
+    return {
+        "source": source.source_id,
+        "partitions": len(source.ranges),
+        "partitions_waiting": len(source.waiting),
+        "waiting": source.amount,
+        "unit": source.unit,
+        "is_empty": None if source.error else source.is_empty,
+        "error": failure_of(source.error).as_document() if source.error else None,
+    }
+
+
+# --- for people ---------------------------------------------------------------------------------
+
+
+def _blocks(status: Status) -> Iterator[Block]:
+    yield Fields(_fields(status))
+    manifest, newest = status.look.manifest, status.look.standing.newest_epoch
+    marks = {each.source_id: each.watermark for each in manifest.sources} if manifest else {}
+    yield Table(
+        (Column("source"), Column("waiting", folds=24), Column("watermark (UTC)", optional=1)),
+        [
+            (
+                str(each.source_id),
+                f"cannot be asked: {each.error}" if each.error else amount_waiting(each),
+                wording.microseconds(marks.get(each.source_id)),
+            )
+            for each in status.backlog.sources
+        ],
+        "Sources",
+    )
+    if status.look.sinks():
+        yield Table(
+            (Column("sink"), Column("ledger", right=True), Column("state", folds=24)),
+            [
+                (
+                    str(each.sink_id),
+                    "" if each.ledger is None else str(each.ledger),
+                    each.words(newest) if manifest or each.error else "nothing committed yet",
+                )
+                for each in status.look.sinks()
+            ],
+            "Sinks",
+        )
+    yield from _advice(status)
+
+
+def _fields(status: Status) -> list[tuple[str, str]]:
+    look, manifest, now = status.look, status.look.manifest, status.backlog.looked_at
+    rows = [
+        ("pipeline", str(status.model.config.name)),
+        ("store", status.url or f"{status.model.config.store} (made by the first epoch)"),
+    ]
+    if manifest is None:
+        rows.append(("last epoch", "no epoch yet"))
+    else:
+        committed = wording.timestamp(manifest.completed_at)
+        ago = wording.ago(manifest.completed_at, now)
+        latest = look.standing.latest
+        confirmed = latest is not None and latest.checkpoint_id == manifest.checkpoint_id
+        behind = _behind(manifest.watermark, now)
+        lag = f", {wording.duration(behind)} behind now" if behind is not None else ""
+        rows += [
+            ("last epoch", f"{manifest.epoch}, committed {committed} UTC, {ago}"),
+            (
+                "checkpoint",
+                f"{manifest.checkpoint_id}, "
+                + ("every sink has it" if confirmed else "not every sink has it yet"),
+            ),
+            ("watermark", with_zone(manifest.watermark) + lag),
+        ]
+    rows.append(("fingerprint", _fingerprint(status)))
+    unfinished = [
+        f"epoch {epoch}, next: {describe_step(look.next_step(epoch))}"
+        for epoch in look.standing.unfinished
+    ]
+    rows += [("unfinished", each) for each in unfinished or ["none"]]
+    return rows
+
+
+def _fingerprint(status: Status) -> str:
+    shown = wording.short_hash(status.model.fingerprint)
+    manifest = status.look.manifest
+    match status.is_changed:
+        case None:
+            return shown
+        case False:
+            return f"{shown}, as in the last epoch"
+        case True:
+            assert manifest is not None
+            return f"{shown}, changed: epoch {manifest.epoch} ran {manifest.fingerprint[:12]}"
+
+
+def _advice(status: Status) -> Iterator[Block]:
+    name = status.model.config.name
+    if status.look.standing.unfinished:
+        yield Line()
+        yield Line(f"`laminar run {name}` finishes what is unfinished.")
+    elif not status.backlog.is_empty:
+        yield Line()
+        yield Line(f"`laminar run {name}` reads what waits.")

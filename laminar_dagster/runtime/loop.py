@@ -1,0 +1,193 @@
+"""Epochs one after the other: a number of them, until nothing waits, or for ever.
+
+Whatever ends a loop, nothing is lost: the next one goes on with the epoch at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.errors import FencedError, ObjectMissing, RetryError, UnknownOutcome
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.runtime.backlog import Backlog, backlog_of
+from laminar_dagster.runtime.epoch import EpochReport, EpochRunner
+from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.survey import survey
+
+POLL_SECONDS: Final = 1.0
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 30.0
+
+# So long at most until a wish to stop is noticed.
+_NAP: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class EpochDone:
+    """An epoch is finished, whoever did which part of it."""
+
+    report: EpochReport
+    manifest: CheckpointManifest
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """There is nothing to read, or not enough yet. Told when this begins."""
+
+    backlog: Backlog
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """Something is away, or another process has the epoch. Tried again after a pause."""
+
+    error: RetryError | UnknownOutcome | FencedError
+    seconds: float
+
+
+Event = EpochDone | Waiting | Retrying
+
+
+def _never() -> bool:
+    return False
+
+
+def _ignore(_event: Event) -> None:
+    pass
+
+
+@dataclass(slots=True)
+class EpochLoop:
+    """Runs the epochs of a pipeline.
+
+    Attributes:
+        on_event: Told what happens.
+        should_stop: Asked between epochs and while waiting.
+    """
+
+    pipeline: Pipeline
+    runner: EpochRunner
+    on_event: Callable[[Event], None] = _ignore
+    should_stop: Callable[[], bool] = _never
+
+    def run_epochs(self, count: int) -> None:
+        """So many epochs, with data or without; an unfinished one counts.
+
+        Raises:
+            LaminarError: As ``EpochRunner.run``.
+        """
+        for _ in range(count):
+            if self.should_stop():
+                return
+            self._run_one()
+
+    def run_until_caught_up(self) -> None:
+        """Finish what was begun, then make epochs while data waits. None of them is empty.
+
+        Raises:
+            LaminarError: As ``EpochRunner.run``, or of a source that cannot be asked.
+        """
+        while not self.should_stop() and self._has_work():
+            self._run_one()
+
+    def run_forever(self, longest_wait: timedelta) -> None:
+        """Wait for data, and make epochs of it, until told to stop.
+
+        An epoch is made when more waits than one takes, or something waits for ``longest_wait``.
+        What a service's absence or another process brings about is tried again.
+
+        Raises:
+            LaminarError: Going on would be wrong.
+        """
+        pause = FIRST_PAUSE
+        waiting = _Patience(longest_wait.total_seconds())
+        while not self.should_stop():
+            try:
+                self._take_turn(waiting)
+                pause = FIRST_PAUSE
+            except FencedError as error:
+                # Another process may have done the epoch: look again.
+                self._pause(error, FIRST_PAUSE)
+            except (RetryError, UnknownOutcome) as error:
+                self._pause(error, pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _take_turn(self, waiting: _Patience) -> None:
+        """One look, and an epoch if one is due."""
+        if survey(self.pipeline.checkpoints).unfinished:
+            self._run_one()
+            return
+        backlog = backlog_of(self.pipeline)
+        backlog.require_complete()
+        now = self.pipeline.clock.monotonic()
+        if waiting.is_over(backlog, now):
+            done = self._run_one()
+            if backlog.is_taken_by(done.manifest):
+                waiting.begin_anew()
+            return
+        if waiting.is_news(backlog):
+            self.on_event(Waiting(backlog))
+        self._sleep(min(POLL_SECONDS, waiting.left(now)))
+
+    def _has_work(self) -> bool:
+        if survey(self.pipeline.checkpoints).unfinished:
+            return True
+        backlog = backlog_of(self.pipeline)
+        backlog.require_complete()
+        return not backlog.is_empty
+
+    def _run_one(self) -> EpochDone:
+        report = self.runner.run()
+        # The checkpoint itself may be collected by now; the record of its winner stays.
+        prepared = self.pipeline.checkpoints.prepared(report.epoch)
+        if prepared is None:
+            raise ObjectMissing(layout.prepared_key(report.epoch))
+        done = EpochDone(report, prepared.manifest)
+        self.on_event(done)
+        return done
+
+    def _pause(self, error: RetryError | UnknownOutcome | FencedError, seconds: float) -> None:
+        self.on_event(Retrying(error, seconds))
+        self._sleep(seconds)
+
+    def _sleep(self, seconds: float) -> None:
+        """In naps: a signal that asks to stop does not end a sleep."""
+        clock = self.pipeline.clock
+        end = clock.monotonic() + seconds
+        while not self.should_stop() and (left := end - clock.monotonic()) > 0:
+            clock.sleep(min(left, _NAP))
+
+
+@dataclass(slots=True)
+class _Patience:
+    """How long data has been waiting."""
+
+    longest: float
+    since: float | None = None
+    told: bool | None = None
+
+    def is_over(self, backlog: Backlog, now: float) -> bool:
+        """Whether an epoch is due."""
+        if backlog.is_empty:
+            self.since = None
+            return False
+        if self.since is None:
+            self.since = now
+        return backlog.exceeds_epoch or now - self.since >= self.longest
+
+    def left(self, now: float) -> float:
+        """Seconds until an epoch is due, whatever more arrives."""
+        return POLL_SECONDS if self.since is None else max(0.0, self.since + self.longest - now)
+
+    def is_news(self, backlog: Backlog) -> bool:
+        """Whether waiting for data has become waiting for more of it, or the other way round."""
+        before, self.told = self.told, backlog.is_empty
+        return before is not self.told
+
+    def begin_anew(self) -> None:
+        """All that was waiting has been read."""
+        self.since = self.told = None
