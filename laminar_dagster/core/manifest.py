@@ -60,8 +60,8 @@ class PartitionSnapshotEntry(Record, frozen=True, kw_only=True):
         path: Within the folder of the checkpoint that wrote it.
         is_incremental: Whether it needs the files of this partition that stand before it.
         origin: Who wrote it; None for this checkpoint.
-        event_time: The smallest and largest window end in the file, in microseconds, so that
-            readers skip files and the collector sees when all of its windows are closed.
+        event_time: The smallest and largest end of a window in the file that is still open, in
+            microseconds, so that a file is left alone until one of its windows closes.
     """
 
     partition_id: PartitionId

@@ -70,8 +70,9 @@ class BucketStep:
         new = new.sort_by([(PART, "ascending"), (SEQUENCE, "ascending")])
         merged = self.shape.merge([new])
         closes = _closes(merged, closing)
+        stored, chain = chain.close(closing)
         files = chain.advance(merged.filter(pc.invert(closes)), closing)
-        closed = self.shape.merge([*chain.closing_rows(closing), merged.filter(closes)])
+        closed = self.shape.merge([*stored, merged.filter(closes)])
         states = [
             json.dumps({"operator": self.shape.operator, "state": json.loads(encode_part(entry))})
             for entry in files

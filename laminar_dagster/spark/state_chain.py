@@ -8,11 +8,12 @@ by size, so that a large old file is rewritten only when as much has come on top
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import structs
 
 from laminar_dagster.core import layout
@@ -34,6 +35,13 @@ class Closing:
     previous: int | None
     now: int | None
 
+    def slice_of(self, ends: npt.NDArray[np.int64]) -> tuple[int, int]:
+        """Which of sorted window ends close in this epoch: from the first, up to the second."""
+        if self.now is None:
+            return 0, 0
+        first = 0 if self.previous is None else int(np.searchsorted(ends, self.previous, "right"))
+        return first, int(np.searchsorted(ends, self.now, "right"))
+
     def has_closed(self, end: int) -> bool:
         """Whether a window is closed after this epoch."""
         return self.now is not None and end <= self.now
@@ -49,29 +57,34 @@ class StateChain:
     partition: PartitionId
     files: tuple[PartitionSnapshotEntry, ...]
 
-    def closing_rows(self, closing: Closing) -> list[pa.Table]:
-        """The stored rows of windows that close now, file by file."""
-        if closing.now is None:
-            return []
-        found = []
+    def close(self, closing: Closing) -> tuple[list[pa.Table], StateChain]:
+        """The stored rows of windows that close now, file by file; and the chain without them.
+
+        A file is read only if a window in it closes. What stays open in it is written down, so
+        that it is left alone until the next one does.
+        """
+        found, files = [], []
         for entry in self.files:
-            if entry.event_time and entry.event_time[0] <= closing.now:
+            if entry.event_time and closing.has_closed(entry.event_time[0]):
                 table = self._read(entry)
-                found.append(table.filter(_ends_within(table, closing)))
-        return found
+                ends = table.column(END).to_numpy()
+                first, last = closing.slice_of(ends)
+                found.append(table.slice(first, last - first))
+                if last < len(ends):
+                    open_now = (int(ends[last]), entry.event_time[1])
+                    files.append(structs.replace(entry, event_time=open_now))
+            else:
+                files.append(entry)
+        return found, replace(self, files=tuple(files))
 
     def advance(self, added: pa.Table, closing: Closing) -> tuple[PartitionSnapshotEntry, ...]:
-        """The chain after this epoch: without closed files, with the new rows, folded if long.
+        """The chain after this epoch: with the new rows, folded if it is long.
 
         Args:
             added: Sorted partials of windows that stay open.
             closing: What closes now.
         """
-        kept = tuple(
-            entry
-            for entry in self.files
-            if not (entry.event_time and closing.has_closed(entry.event_time[1]))
-        )
+        kept = self.files
         fold = _how_many_to_fold(kept, added.nbytes) if added.num_rows else 0
         if fold:
             older = [_open_rows(self._read(entry), closing) for entry in kept[-fold:]]
@@ -130,14 +143,6 @@ def _how_many_to_fold(files: tuple[PartitionSnapshotEntry, ...], added_bytes: in
     return count
 
 
-def _ends_within(table: pa.Table, closing: Closing) -> pa.ChunkedArray:
-    closes = pc.less_equal(table.column(END), closing.now)
-    if closing.previous is None:
-        return closes
-    return pc.and_(closes, pc.greater(table.column(END), closing.previous))
-
-
 def _open_rows(table: pa.Table, closing: Closing) -> pa.Table:
-    if closing.now is None:
-        return table
-    return table.filter(pc.greater(table.column(END), closing.now))
+    _, last = closing.slice_of(table.column(END).to_numpy())
+    return table.slice(last)

@@ -53,6 +53,21 @@ def records(rows: Rows, watermark: int, *, keep: bool = True) -> pa.RecordBatch:
     )
 
 
+class CountingStore(MemoryStore):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def __init__(self, other: MemoryStore) -> None:
+        super().__init__()
+        for info in other.list(""):
+            self.put(info.key, other.read(info.key))
+
+    def read(self, key: str, *, limit: int | None = None) -> bytes:
+        self.reads += 1
+        return super().read(key, limit=limit)
+
+
 class Operator:
     """One bucket, taken from epoch to epoch as the engine does it."""
 
@@ -156,6 +171,21 @@ def test_a_large_old_file_is_not_rewritten_for_a_small_new_one() -> None:
     assert operator.files[0].origin.epoch == 1
     rows = operator.run([], 2_000_000)
     assert {row["_k0"]: row["count(*)"] for row in rows}["key1"] == 3 * MAX_FILES + 1
+
+
+def test_a_file_is_read_only_when_a_window_in_it_closes() -> None:
+    operator = Operator()
+    operator.run([(1, "a", 1), (1_000_000, "a", 1)], 0)
+    operator.store = store = CountingStore(operator.store)
+    assert [row[END] for row in operator.run([], 10)] == [10]
+    assert store.reads == 1
+    (entry,) = operator.files
+    assert entry.event_time == (1_000_010, 1_000_010)
+    for watermark in range(20, 100, 10):
+        assert operator.run([], watermark) == []
+    assert store.reads == 1
+    assert [row[END] for row in operator.run([], 1_000_010)] == [1_000_010]
+    assert operator.files == ()
 
 
 def test_damage_is_reported_by_name() -> None:
