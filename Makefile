@@ -10,6 +10,7 @@ CODE   := laminar_dagster tests infra $(wildcard definitions.py) \
           $(patsubst %/__init__.py,%,$(wildcard bench/__init__.py examples/__init__.py))
 # For example: make test PYTEST_ARGS='-k s3 -x'
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 # A Java that has been removed since is looked for again.
 $(shell test -x "$$(cat $(JAVA) 2>/dev/null)/bin/java" || rm -f $(JAVA))
@@ -23,8 +24,8 @@ help:  ## Show this list
 
 setup: $(ENV) $(JAVA)  ## Create .venv from the lock and find or install Java
 
-demo: setup  ## Kill a pipeline, recover it, and show that nothing is lost or doubled
-	@$(with_java) $(PYTHON) -m examples.crash_and_recover
+demo: setup  ## Kill a pipeline of a million events twice, recover it, and compare with the answer
+	@$(with_java) $(PYTHON) -m examples.clickstream
 
 test: setup  ## Run every test, real services included; coverage of the package >= 85 %
 	@$(PYTHON) -m infra install || echo "Its tests cannot run." >&2
@@ -61,8 +62,8 @@ services-up: $(ENV)  ## Start the services and print the variables to export
 services-down: $(ENV)  ## Stop the services that services-up started
 	@$(PYTHON) -m infra down
 
-bench: setup  ## Run the benchmarks
-	@$(with_java) $(PYTHON) -m bench
+bench: setup  ## Run the benchmarks; BENCH_ARGS='throughput --full' chooses
+	@$(with_java) $(PYTHON) -m bench $(BENCH_ARGS)
 
 clean:  ## Remove the environment, caches and results (not the cache of installed services)
 	@if [ -x $(PYTHON) ]; then $(PYTHON) -m infra down; fi

@@ -1,4 +1,4 @@
-"""Benchmarks: ``python -m bench [NAME…] [--quick] [--json FILE]``."""
+"""Benchmarks: ``python -m bench [NAME…] [--quick] [--full] [--json FILE]``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,23 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from bench import documents, epochs, identifiers, listing, report, stores
+from bench import (
+    checkpoint_overhead,
+    documents,
+    epoch_overhead,
+    epochs,
+    identifiers,
+    listing,
+    report,
+    state_growth,
+    state_io,
+    stores,
+    throughput,
+)
 from bench.figures import Benchmark, Figure
 from bench.measure import FULL, QUICK
 from bench.surroundings import Surroundings
@@ -23,6 +36,13 @@ GROUPS: Final[dict[str, tuple[Benchmark, ...]]] = {
     "stores": stores.BENCHMARKS,
     "listing": listing.BENCHMARKS,
     "epochs": epochs.BENCHMARKS,
+    "engine": (
+        throughput.BENCHMARK,
+        epoch_overhead.BENCHMARK,
+        state_growth.BENCHMARK,
+        checkpoint_overhead.BENCHMARK,
+        state_io.BENCHMARK,
+    ),
 }
 
 
@@ -33,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _print_names()
         return 0
     benchmarks = _chosen(options.names)
-    effort = QUICK if options.quick else FULL
+    effort = replace(QUICK if options.quick else FULL, largest=options.full)
     machine = _machine()
     load = _load()
     figures: list[Figure] = []
@@ -64,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", metavar="NAME", nargs="*", help="a benchmark or a group")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     parser.add_argument("--quick", action="store_true", help="few rounds: to see that it works")
+    parser.add_argument("--full", action="store_true", help="also what takes many minutes")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every round to a file")
     return parser
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from bench.measure import Sample
 
 if TYPE_CHECKING:
     from bench.surroundings import Surroundings
 
-Unit = Literal["s", "bytes", "share"]
+Unit = Literal["s", "bytes", "share", "times", "records/s", "MB/s"]
+
+# Of these, more is better.
+_RATES: Final[tuple[Unit, ...]] = ("records/s", "MB/s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,8 @@ class Figure:
 
     Attributes:
         sample: What was measured; None when it could not be.
-        limit: The target: the median is to be below it. None where there is none.
+        limit: The target: the median is to be below it, or above it if it is a rate. None where
+            there is none.
         peer: What the figure is compared with, in words.
         peer_sample: The peer, measured in the same rounds.
         note: What a reader has to know to make sense of it, or why there is no sample.
@@ -40,7 +44,20 @@ class Figure:
         """Whether the target is met; None without a target or a measurement."""
         if self.limit is None or self.sample is None:
             return None
-        return self.sample.median < self.limit
+        median = self.sample.median
+        return median > self.limit if self.is_rate else median < self.limit
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether more is better."""
+        return self.unit in _RATES
+
+    @property
+    def best(self) -> float | None:
+        """The round that other work disturbed least; None without a measurement."""
+        if self.sample is None:
+            return None
+        return max(self.sample.values) if self.is_rate else self.sample.best
 
     @property
     def ratio(self) -> float | None:

@@ -14,10 +14,12 @@ import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
+from typing import Final, TypeVar
 
 # Given a number, does a thing so often, and returns the seconds that took.
 Run = Callable[[int], float]
+
+_ResultT = TypeVar("_ResultT")
 
 _LARGEST_BATCH: Final = 10_000_000
 
@@ -30,15 +32,25 @@ class Effort:
         rounds: How often each thing is measured.
         batch_seconds: How long a round lasts at least, for things shorter than the clock can see.
         epochs: How many epochs are run on each store.
+        jobs: How often a whole job of Spark is run, beside its peer.
+        scale: Of the inputs of such jobs, to the whole.
+        largest: Whether to measure also what takes many minutes.
     """
 
     rounds: int
     batch_seconds: float
     epochs: int
+    jobs: int = 3
+    scale: float = 1.0
+    largest: bool = False
+
+    def scaled(self, records: int) -> int:
+        """A number of records, of which a hurried run takes a part."""
+        return max(1, round(records * self.scale))
 
 
 FULL: Final = Effort(rounds=21, batch_seconds=0.01, epochs=10)
-QUICK: Final = Effort(rounds=5, batch_seconds=0.002, epochs=3)
+QUICK: Final = Effort(rounds=5, batch_seconds=0.002, epochs=3, jobs=1, scale=0.04)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,13 @@ def one_by_one(effort: Effort, *runs: Run) -> tuple[Sample, ...]:
     for run in runs:
         run(1)
     return _in_turn(effort.rounds, *((run, 1) for run in runs))
+
+
+def one_by_one_of(rounds: int, warm: int, act: Callable[[], _ResultT]) -> list[_ResultT]:
+    """What a long thing tells of itself, once in a round, after rounds that do not count."""
+    for _ in range(warm):
+        act()
+    return [act() for _ in range(rounds)]
 
 
 def times_run(effort: Effort) -> int:

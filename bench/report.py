@@ -52,8 +52,8 @@ def _row(figure: Figure) -> list[str | Text]:
         figure.name,
         figure.what,
         _measured(sample, unit) if sample else Text("not measured", "yellow"),
-        _value(sample.best, unit) if sample else _NOTHING,
-        f"< {_value(figure.limit, unit)}" if figure.limit is not None else _NOTHING,
+        _value(figure.best, unit) if figure.best is not None else _NOTHING,
+        _target(figure),
         _verdict(figure.is_met),
         peer or _NOTHING,
         _NOTHING if figure.ratio is None else _ratio(figure.ratio),
@@ -64,6 +64,12 @@ def _measured(sample: Sample, unit: Unit) -> str:
     if len(sample.values) == 1:
         return _value(sample.median, unit)
     return f"{_value(sample.median, unit)} ± {_value(sample.spread, unit)}"
+
+
+def _target(figure: Figure) -> str:
+    if figure.limit is None:
+        return _NOTHING
+    return f"{'>' if figure.is_rate else '<'} {_value(figure.limit, figure.unit)}"
 
 
 def _verdict(is_met: bool | None) -> Text:
@@ -84,6 +90,12 @@ def _value(value: float, unit: Unit) -> str:
             return f"{value / 1024:.1f} KiB"
         case "share":
             return f"{value * 100:.2g} %"
+        case "times":
+            return f"{value:.2f}x"
+        case "records/s":
+            return f"{value:,.0f}/s"
+        case "MB/s":
+            return f"{value:,.0f} MB/s"
 
 
 def _time(seconds: float) -> str:

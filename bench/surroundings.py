@@ -1,4 +1,4 @@
-"""What benchmarks run in: a folder on a real disk, and a real S3 server if there is one."""
+"""What benchmarks run in: a real disk, a real Spark, and a real S3 server if there is one."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from laminar_dagster.stores.s3 import S3Store
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+    from pyspark.sql import SparkSession
 
 # Not the system's temporary folder, which may be in memory: a sync must reach a disk.
 _SCRATCH = Path(".laminar")
@@ -62,6 +63,7 @@ class Surroundings:
         self.effort = effort
         self._stack = ExitStack()
         self._endpoint: S3Endpoint | ServiceError | None = None
+        self._spark: SparkSession | None = None
 
     def __enter__(self) -> Self:
         """Make the scratch folder."""
@@ -88,6 +90,16 @@ class Surroundings:
     def local_store(self) -> LocalStore:
         """An empty store on disk."""
         return LocalStore(self.folder())
+
+    def spark(self) -> SparkSession:
+        """The one session of the run, with the settings that epochs have."""
+        if self._spark is None:
+            # Imported here: other benchmarks do not wait for it, nor need Java.
+            from laminar_dagster.spark.session import open_session
+
+            self._spark = open_session({"spark.sql.warehouse.dir": str(self.folder())})
+            self._stack.callback(self._spark.stop)
+        return self._spark
 
     def bucket(self) -> Bucket:
         """An empty bucket.
