@@ -41,7 +41,10 @@ def build_adapters(model: PipelineModel, project: Path) -> Adapters:
     _check_address(model.config, project, report)
     name = model.config.name
     sources = _build_each(
-        [(table.place, partial(build_source, table, project)) for table in model.sources],
+        [
+            (table.place, partial(build_source, table, model.config, project))
+            for table in model.sources
+        ],
         report,
     )
     sinks = _build_each(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from laminar_dagster.config.connectors import Connectors
 from laminar_dagster.config.definition import define
 from laminar_dagster.config.model import PipelineModel, SinkTable, SourceTable
+from laminar_dagster.config.pipeline import PipelineConfig
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.ids import PipelineName
 from laminar_dagster.core.ports import Admission, Sink, Source
@@ -56,7 +57,7 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory) -> Pi
     config = model.config
     store = open_store(config.store, project)
     store.probe()
-    sources = tuple(build_source(table, project) for table in model.sources)
+    sources = tuple(build_source(table, config, project) for table in model.sources)
     return Pipeline(
         name=config.name,
         fingerprint=model.fingerprint,
@@ -75,8 +76,13 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory) -> Pi
     )
 
 
-def build_source(table: SourceTable, project: Path) -> Source:
+def build_source(table: SourceTable, config: PipelineConfig, project: Path) -> Source:
     """The adapter of a source; nothing is opened yet.
+
+    Args:
+        table: What its author wrote.
+        config: What the pipeline says for sources that do not say otherwise.
+        project: Where relative paths begin.
 
     Raises:
         InvalidConfig: An option is wrong, or the connector unknown.
@@ -91,7 +97,8 @@ def build_source(table: SourceTable, project: Path) -> Source:
         dataclasses.replace(column, nullable=column.nullable and column.name not in times)
         for column in table.columns
     )
-    return build(dataclasses.replace(table, columns=columns), project)
+    options = {"idle.timeout": config.idle_timeout, "on_gap": config.on_gap, **table.options}
+    return build(dataclasses.replace(table, columns=columns, options=options), project)
 
 
 def build_sink(table: SinkTable, project: Path, pipeline: PipelineName) -> Sink:

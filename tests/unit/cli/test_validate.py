@@ -134,6 +134,13 @@ def test_warnings_of_the_files_go_to_standard_error(project: Project) -> None:
 # --- with the services --------------------------------------------------------------------------
 
 
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark says is tested where there is one."""
+    monkeypatch.setattr(validate, "check_queries", lambda _pipeline: ())
+
+
+@pytest.mark.usefixtures("without_spark")
 def test_asks_store_sources_and_sinks(project: Project) -> None:
     (checked,) = project.laminar.json("validate", "--connect")["pipelines"]
     parts = {each["part"]: each for each in checked["connections"]}
@@ -156,6 +163,7 @@ def _with(monkeypatch: pytest.MonkeyPatch, adapters: Adapters) -> None:
     monkeypatch.setattr(validate, "build_adapters", build)
 
 
+@pytest.mark.usefixtures("without_spark")
 def test_what_is_away_hides_nothing_else(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     log = MemoryLog()
     log.partitions[0].extend((1, 2, 3))

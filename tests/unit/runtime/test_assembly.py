@@ -1,0 +1,60 @@
+"""What a pipeline says for all of its sources reaches those that do not say otherwise."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from laminar_dagster.config.model import PipelineModel
+from laminar_dagster.core.errors import RetentionExpired
+from laminar_dagster.core.ports import Admission
+from laminar_dagster.runtime.assembly import build_source
+from tests.unit.config.folders import CONFIG, load
+
+SOURCE = """CREATE SOURCE TABLE s (n INT)
+WITH (connector = 'file', path = 'in', format = 'ndjson'{more});
+CREATE VIEW v AS SELECT n FROM s;
+"""
+
+
+def model_of(folder: Path, config: str, more: str = "") -> PipelineModel:
+    files = {"pipeline.yml": CONFIG + config, "a.sql": SOURCE.format(more=more)}
+    return load(folder, files)
+
+
+@pytest.mark.parametrize(
+    ("config", "more", "is_idle"),
+    [
+        ("", "", True),
+        ("idle_timeout: 10m\n", "", False),
+        ("idle_timeout: 10m\n", ", 'idle.timeout' = '30s'", True),
+    ],
+)
+def test_the_idle_timeout(tmp_path: Path, config: str, more: str, is_idle: bool) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text('{"n": 1}\n')
+    model = model_of(tmp_path, config, more)
+    source = build_source(model.sources[0], model.config, tmp_path)
+    now = datetime.now(UTC) + timedelta(minutes=5)
+    first = source.plan(None, (), Admission(), now)
+    second = source.plan(first, tuple(part.end for part in first.ranges), Admission(), now)
+    assert bool(second.idle) is is_idle
+
+
+@pytest.mark.parametrize("config", ["", "on_gap: earliest\n"])
+def test_what_a_gap_does(tmp_path: Path, config: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text('{"n": 1}\n{"n": 2}\n')
+    model = model_of(tmp_path, config)
+    source = build_source(model.sources[0], model.config, tmp_path)
+    now = datetime.now(UTC)
+    first = source.plan(None, (), Admission(max_records=1), now)
+    (tmp_path / "in" / "a").unlink()
+    ends = tuple(part.end for part in first.ranges)
+    if config:
+        assert len(source.plan(first, ends, Admission(), now).gaps) == 1
+    else:
+        with pytest.raises(RetentionExpired):
+            source.plan(first, ends, Admission(), now)
