@@ -66,4 +66,4 @@ def test_the_repository_itself_loads() -> None:
     root = Path(__file__).parents[3]
     defs = build_project_defs(root)
     dg.Definitions.validate_loadable(defs)
-    assert any("demo" in str(key) for key in defs.resolve_all_asset_keys())
+    assert any("clickstream" in str(key) for key in defs.resolve_all_asset_keys())
