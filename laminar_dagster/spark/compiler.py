@@ -97,11 +97,15 @@ class Compiler:
             self._scan(source.source_id, readers[source.source_id])
         reports = []
         contracts = {contract.view: contract.yaml for contract in self.model.contracts}
+        staged = self._staged_views()
         for view in self.model.views:
             with blaming(view):
                 frame = self._query(view, view.query, OperatorId(view.name))
-            frame = self._shared(frame, readers[view.name] + 1)
+            is_staged = view in staged
+            frame = self._shared(frame, readers[view.name] + is_staged)
             self._frames[view.name] = frame
+            if not is_staged:
+                continue
             counts_records = not self._has_window(view.query)
             if counts_records:
                 self.fed_by[view.name] = self._sources_of(view.query)
@@ -115,6 +119,17 @@ class Compiler:
             )
             reports.append(frame.mapInArrow(step, f"{REPORT} STRING"))
         return reduce(DataFrame.union, reports)
+
+    def _staged_views(self) -> tuple[View, ...]:
+        """Views with an end of their own: a sink, a contract or state. Others only feed these."""
+        contracts = {contract.view for contract in self.model.contracts}
+        found = tuple(
+            view
+            for view in self.model.views
+            if view.name in self.sinks or view.name in contracts or any(stateful_operators(view))
+        )
+        # Offsets move on also where nothing is published.
+        return found or self.model.views
 
     def mistakes(self) -> Iterator[InvalidConfig]:
         """What Spark has against the views: types, arguments. Nothing is read or run."""

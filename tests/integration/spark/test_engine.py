@@ -18,7 +18,13 @@ from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.survey import newest_manifest, survey
 from tests.integration.spark.conftest import Build
-from tests.integration.spark.project import Project, random_records, run_until_done
+from tests.integration.spark.project import (
+    LARGE,
+    PER_MINUTE,
+    Project,
+    random_records,
+    run_until_done,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -219,3 +225,19 @@ def test_a_query_that_does_not_type_names_its_place(project: Project, build: Bui
     project.append("a.ndjson", random_records(random.Random(7), 10))
     with pytest.raises(InvalidConfig, match=r"large\.sql"):
         EpochRunner(build()).run()
+
+
+def test_a_view_that_only_feeds_others_is_not_published(project: Project, build: Build) -> None:
+    project.write(
+        clean="SELECT lower(page) AS page, amount, price, n, at FROM clicks WHERE n >= 0",
+        per_minute=PER_MINUTE.replace("FROM clicks WHERE n >= 0", "FROM clean"),
+        large=LARGE.replace("FROM clicks", "FROM clean"),
+    )
+    project.append("a.ndjson", random_records(random.Random(11), 300))
+    manifests = run_until_done(build(limits=Admission(max_records=170)))
+    assert answer_in(project) == project.expected()
+    kept = [each for each in project.on_time() if each.n >= 0]
+    large = [each for each in kept if each.amount > 0.9]
+    assert project.query("SELECT count(*) FROM large") == [(len(large),)]
+    assert sum(m.counts.processed for m in manifests) == len(kept)
+    assert sum(m.counts.filtered for m in manifests) == len(project.on_time()) - len(kept)
