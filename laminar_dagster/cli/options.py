@@ -90,3 +90,15 @@ class LimitType(click.ParamType[int | None]):
         if not re.fullmatch(r"\d{1,18}", text, re.ASCII):
             self.fail(f"{value!r} is not a number from 0 on, nor `all`", param, ctx)
         return int(text) or None
+
+
+def limit_option(default: int, noun: str) -> Callable[[CallableT], CallableT]:
+    """``--limit``: so many of something, or every one."""
+    return click.option(
+        "--limit",
+        type=LimitType(),
+        default=str(default),
+        show_default=True,
+        metavar="N",
+        help=f"How many {noun}; `all` for every one.",
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from laminar_dagster.core import layout
-from laminar_dagster.core.document import FORMAT_VERSION, encode_part
+from laminar_dagster.core.document import encode_part
 from laminar_dagster.core.errors import EpochNotCommitted, ObjectMissing, PipelineChanged
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.manifest import (
@@ -18,7 +18,7 @@ from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.ports import EpochOutput
 from laminar_dagster.core.prepared import AttemptRecord
 from laminar_dagster.runtime.pipeline import Pipeline
-from laminar_dagster.runtime.steps import check_sources
+from laminar_dagster.runtime.steps import begin_attempt, check_sources
 from laminar_dagster.runtime.survey import find_epoch
 
 Kind = Literal["operator", "sink", "dead letters", "source", "counts"]
@@ -74,13 +74,7 @@ def rerun(pipeline: Pipeline, epoch: EpochNumber) -> Rerun:
         raise PipelineChanged(epoch, f"its fingerprint is {was}, and the pipeline's is {now}")
     parent = pipeline.checkpoints.parent(planned.parent) if planned.parent else None
     check_sources(pipeline, planned)
-    record = AttemptRecord(
-        version=FORMAT_VERSION,
-        epoch=epoch,
-        checkpoint_id=pipeline.mint(),
-        started_at=pipeline.clock.now(),
-    )
-    pipeline.checkpoints.begin_attempt(record)
+    record = begin_attempt(pipeline, epoch)
     try:
         output = pipeline.engine.compute(planned, parent, record.checkpoint_id)
     finally:

@@ -118,13 +118,7 @@ def compute(pipeline: Pipeline, epoch: EpochNumber) -> Attempt:
     parent = pipeline.checkpoints.parent(planned.parent) if planned.parent else None
     require_compatible(pipeline, parent)
     check_sources(pipeline, planned)
-    record = AttemptRecord(
-        version=FORMAT_VERSION,
-        epoch=epoch,
-        checkpoint_id=pipeline.mint(),
-        started_at=pipeline.clock.now(),
-    )
-    pipeline.checkpoints.begin_attempt(record)
+    record = begin_attempt(pipeline, epoch)
     if pipeline.definition:
         # Another version may have planned the epoch; this one computes it.
         pipeline.checkpoints.create_definition(pipeline.definition)
@@ -140,6 +134,18 @@ def compute(pipeline: Pipeline, epoch: EpochNumber) -> Attempt:
             )
         )
     return Attempt(record, planned, output)
+
+
+def begin_attempt(pipeline: Pipeline, epoch: EpochNumber) -> AttemptRecord:
+    """Mint a name that nobody else has, and leave the first object below it."""
+    record = AttemptRecord(
+        version=FORMAT_VERSION,
+        epoch=epoch,
+        checkpoint_id=pipeline.mint(),
+        started_at=pipeline.clock.now(),
+    )
+    pipeline.checkpoints.begin_attempt(record)
+    return record
 
 
 def check_sources(pipeline: Pipeline, planned: EpochPlan) -> None:

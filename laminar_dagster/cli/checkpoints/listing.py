@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from laminar_dagster.cli import wording
-from laminar_dagster.cli.options import LimitType, json_option, store_option
+from laminar_dagster.cli.options import json_option, limit_option, store_option
 from laminar_dagster.cli.output import Output, output_of
 from laminar_dagster.cli.store import open_checkpoints
 from laminar_dagster.cli.tables import Block, Column, Line, Table
@@ -60,14 +60,7 @@ class Listing:
 
 
 @click.command("list")
-@click.option(
-    "--limit",
-    type=LimitType(),
-    metavar="N",
-    default="20",
-    show_default=True,
-    help="How many to show at most; 0 or `all` for every one.",
-)
+@limit_option(20, "to show at most")
 @click.option(
     "--all", "with_incomplete", is_flag=True, help="Show attempts without a manifest too."
 )

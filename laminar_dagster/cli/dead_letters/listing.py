@@ -9,30 +9,23 @@ import click
 
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.dead_letters.finding import all_letters
-from laminar_dagster.cli.options import LimitType, json_option
+from laminar_dagster.cli.epochs.history import open_history_of
+from laminar_dagster.cli.options import json_option, limit_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import pipeline_argument
-from laminar_dagster.cli.state.reading import open_store_of
 from laminar_dagster.cli.tables import Block, Column, Line, Table
 from laminar_dagster.runtime.dead_letters import Letters
 
 
 @click.command("list")
 @pipeline_argument
-@click.option(
-    "--limit",
-    type=LimitType(),
-    default="50",
-    show_default=True,
-    metavar="N",
-    help="How many lines; `all` for every one.",
-)
+@limit_option(50, "lines")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, pipeline: str | None, limit: int | None) -> None:
     """List the records that were set aside, by epoch, source and kind; newest first."""
     output = output_of(ctx)
-    checkpoints = open_store_of(ctx, pipeline)
+    checkpoints = open_history_of(ctx, pipeline)
     found = [*islice(all_letters(checkpoints, output), limit)]
     output.result(
         lambda: {

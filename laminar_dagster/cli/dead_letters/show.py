@@ -11,10 +11,10 @@ import pyarrow as pa
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.arrow_rows import rows_document, rows_table
 from laminar_dagster.cli.dead_letters.finding import letters_of_epoch
-from laminar_dagster.cli.options import LimitType, json_option
+from laminar_dagster.cli.epochs.history import open_history_of
+from laminar_dagster.cli.options import json_option, limit_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import pipeline_argument
-from laminar_dagster.cli.state.reading import open_store_of
 from laminar_dagster.cli.tables import Block, Line
 from laminar_dagster.core.ids import MAX_EPOCH
 from laminar_dagster.runtime.checkpoints import CheckpointStore
@@ -26,14 +26,7 @@ from laminar_dagster.runtime.dead_letters import LetterKind, Letters, read_lette
 @pipeline_argument
 @click.option("--source", metavar="NAME", help="Of one source only.")
 @click.option("--kind", type=click.Choice(["bad", "late"]), help="Of one kind only.")
-@click.option(
-    "--limit",
-    type=LimitType(),
-    default="20",
-    show_default=True,
-    metavar="N",
-    help="How many records of each kind; `all` for every one.",
-)
+@limit_option(20, "records of each kind")
 @json_option
 @click.pass_context
 def command(
@@ -45,7 +38,7 @@ def command(
     limit: int | None,
 ) -> None:
     """Show the records that epoch N set aside: where each stood, its bytes, and the reason."""
-    checkpoints = open_store_of(ctx, pipeline)
+    checkpoints = open_history_of(ctx, pipeline)
     found = letters_of_epoch(checkpoints, epoch, source, kind)
     shown = [(letters, _first(checkpoints, letters, limit)) for letters in found]
     output_of(ctx).result(lambda: _document(epoch, shown), lambda: _blocks(shown))

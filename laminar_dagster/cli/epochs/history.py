@@ -9,7 +9,7 @@ import click
 
 from laminar_dagster.cli.adapters import existing_checkpoints
 from laminar_dagster.cli.errors import NoEpochs
-from laminar_dagster.cli.pipelines import project_of
+from laminar_dagster.cli.pipelines import find_config, project_of
 from laminar_dagster.config.pipeline import PipelineConfig
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import IntegrityError
@@ -64,6 +64,16 @@ def open_history(ctx: click.Context, config: PipelineConfig) -> CheckpointStore:
     if checkpoints is None:
         raise NoEpochs(config.name)
     return checkpoints
+
+
+def open_history_of(ctx: click.Context, pipeline: str | None) -> CheckpointStore:
+    """The same by the pipeline's name. A mistake in its SQL is no obstacle.
+
+    Raises:
+        NoEpochs: It has no store yet.
+        UsageError: There is no such pipeline.
+    """
+    return open_history(ctx, find_config(ctx, pipeline))
 
 
 def epoch_numbers(checkpoints: CheckpointStore) -> list[EpochNumber]:

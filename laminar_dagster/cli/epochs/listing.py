@@ -17,7 +17,7 @@ from laminar_dagster.cli.epochs.history import (
     read_epoch,
 )
 from laminar_dagster.cli.errors import NoEpochs
-from laminar_dagster.cli.options import LimitType, json_option
+from laminar_dagster.cli.options import json_option, limit_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import find_config, pipeline_argument
 from laminar_dagster.cli.tables import Block, Column, Line, Table
@@ -52,14 +52,7 @@ Row = tuple[EpochNumber, PastEpoch | IntegrityError]
 
 @click.command("list")
 @pipeline_argument
-@click.option(
-    "--limit",
-    type=LimitType(),
-    metavar="N",
-    default="20",
-    show_default=True,
-    help="How many to show at most; 0 or `all` for every one.",
-)
+@limit_option(20, "to show at most")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, pipeline: str | None, limit: int | None) -> None:

@@ -9,10 +9,11 @@ import click
 import pyarrow as pa
 
 from laminar_dagster.cli.arrow_rows import rows_document, rows_table
-from laminar_dagster.cli.options import LimitType, json_option
+from laminar_dagster.cli.epochs.history import open_history_of
+from laminar_dagster.cli.options import json_option, limit_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import pipeline_argument
-from laminar_dagster.cli.state.reading import manifest_of, open_store_of, state_of
+from laminar_dagster.cli.state.reading import manifest_of, state_of
 from laminar_dagster.cli.tables import Block, Line
 from laminar_dagster.core.ids import MAX_EPOCH
 from laminar_dagster.runtime.state_reader import CHANGE, compare_states
@@ -36,14 +37,7 @@ from laminar_dagster.runtime.state_reader import CHANGE, compare_states
     metavar="B",
     help="The epoch to compare with.  [default: the newest]",
 )
-@click.option(
-    "--limit",
-    type=LimitType(),
-    default="50",
-    show_default=True,
-    metavar="N",
-    help="How many rows; `all` for every one.",
-)
+@limit_option(50, "rows")
 @json_option
 @click.pass_context
 def command(
@@ -55,7 +49,7 @@ def command(
     limit: int | None,
 ) -> None:
     """Show which windows of an operator came, went (they closed) or changed between two epochs."""
-    checkpoints = open_store_of(ctx, pipeline)
+    checkpoints = open_history_of(ctx, pipeline)
     before = manifest_of(ctx, checkpoints, pipeline, old)
     after = manifest_of(ctx, checkpoints, pipeline, new)
     changes = compare_states(

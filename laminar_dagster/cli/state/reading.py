@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from laminar_dagster.cli.checkpoints.selection import find_epoch_checkpoint, read_checkpoint
-from laminar_dagster.cli.epochs.history import open_history
 from laminar_dagster.cli.errors import NoEpochs, UnknownStateOperator
 from laminar_dagster.cli.pipelines import find_config
 from laminar_dagster.config.mistakes import listed, nearest
@@ -14,15 +13,6 @@ from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.state_reader import OperatorState, read_state
 from laminar_dagster.runtime.survey import newest_manifest, survey
-
-
-def open_store_of(ctx: click.Context, pipeline: str | None) -> CheckpointStore:
-    """The checkpoints of a pipeline that has run; a mistake in its SQL is no obstacle.
-
-    Raises:
-        NoEpochs: It has not run yet.
-    """
-    return open_history(ctx, find_config(ctx, pipeline))
 
 
 def manifest_of(

@@ -8,10 +8,11 @@ import click
 
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.arrow_rows import rows_document, rows_table
-from laminar_dagster.cli.options import LimitType, json_option
+from laminar_dagster.cli.epochs.history import open_history_of
+from laminar_dagster.cli.options import json_option, limit_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import pipeline_argument
-from laminar_dagster.cli.state.reading import manifest_of, open_store_of, state_of
+from laminar_dagster.cli.state.reading import manifest_of, state_of
 from laminar_dagster.cli.tables import Block, Line
 from laminar_dagster.core.ids import MAX_EPOCH
 from laminar_dagster.core.manifest import CheckpointManifest
@@ -27,14 +28,7 @@ from laminar_dagster.runtime.state_reader import OperatorState
     metavar="N",
     help="As it was after this epoch.  [default: the newest]",
 )
-@click.option(
-    "--limit",
-    type=LimitType(),
-    default="50",
-    show_default=True,
-    metavar="N",
-    help="How many rows; `all` for every one.",
-)
+@limit_option(50, "rows")
 @json_option
 @click.pass_context
 def command(
@@ -44,7 +38,7 @@ def command(
 
     OPERATOR is the name of a view with a window.
     """
-    checkpoints = open_store_of(ctx, pipeline)
+    checkpoints = open_history_of(ctx, pipeline)
     manifest = manifest_of(ctx, checkpoints, pipeline, epoch)
     state = state_of(checkpoints, manifest, operator)
     shown = state.rows.slice(0, limit)
