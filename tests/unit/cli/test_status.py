@@ -143,7 +143,7 @@ def test_looking_needs_neither_spark_nor_dagster(project: Project) -> None:
     program = """
 import sys
 from laminar_dagster.cli.main import cli
-for args in (["status"], ["plan"], ["sql", "SHOW SOURCES"]):
+for args in (["status"], ["plan"], ["epochs", "list"], ["sql", "SHOW SOURCES"]):
     try:
         cli.main(["--project", sys.argv[1], *args])
     except SystemExit as done:
