@@ -12,6 +12,8 @@ pytest_plugins = (
     "tests.services.s3",
     "tests.services.faulty_wire",
     "tests.services.spark",
+    "tests.services.spark_connect",
+    "tests.services.proofs",
 )
 
 # A shell that starts the tests in the background has them ignore these, and children inherit it.

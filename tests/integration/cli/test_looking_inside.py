@@ -144,7 +144,9 @@ def test_letters_are_listed_shown_and_put_back_once(project: Project) -> None:
         "already_replayed"
     )
     again = project.laminar.json("run")["epochs"]
-    assert [(each["epoch"], each["counts"]["read"]) for each in again] == [(3, bad["records_in_all"])]
+    assert [(each["epoch"], each["counts"]["read"]) for each in again] == [
+        (3, bad["records_in_all"])
+    ]
     error = project.laminar.error("dead-letters", "show", "1", "--source", "x", exit_code=2)
     assert error["kind"] == "no_dead_letters"
     assert project.laminar.error("dead-letters", "show", "99", exit_code=2)["kind"] == (

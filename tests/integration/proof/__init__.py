@@ -1,0 +1,1 @@
+"""Proofs of the whole engine: real Spark, real stores, real sinks, real kills."""

@@ -1,0 +1,68 @@
+"""Starting workers, and learning how they ended.
+
+Workers are forked from a server process that has imported Spark's client and everything else, and
+has opened nothing: a worker is there in milliseconds, and as new as any other process.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra.process import tail
+from tests.integration.proof.worker import Job, main
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+# By SIGKILL; by the kernel, for a forbidden system call.
+KILLED = (-signal.SIGKILL, -signal.SIGSYS)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker that runs, or has ended."""
+
+    process: BaseProcess
+    log: Path
+
+    def wait(self, seconds: float = 240) -> int:
+        """How it ended: the exit code, or minus the signal."""
+        self.process.join(seconds)
+        code = self.process.exitcode
+        if code is None:
+            self.process.kill()
+            self.process.join()
+            raise AssertionError(f"it did not end within {seconds:g} s:\n{tail(self.log, 40)}")
+        return code
+
+    def must_be_killed(self) -> None:
+        """Wait for its death at the place that was chosen."""
+        code = self.wait()
+        assert code in KILLED, f"it ended with {code}, and was to be killed:\n{tail(self.log, 40)}"
+
+    def must_finish(self) -> None:
+        """Wait for its orderly end."""
+        code = self.wait()
+        assert code == 0, f"it ended with {code}:\n{tail(self.log, 40)}"
+
+
+def start(job: Job) -> Worker:
+    """Start a worker."""
+    log = job.root / "worker.log"
+    process = forkserver().Process(target=main, args=(job, log), daemon=True)
+    process.start()
+    return Worker(process, log)
+
+
+def forkserver() -> ForkServerContext:
+    """Where processes come from. The server reads the list of modules once, when it starts."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["tests.integration.proof.worker", "pyspark.sql.connect.session", "deltalake", "pandas"]
+    )
+    return context
