@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal, assert_never
+from typing import Final, Literal, assert_never
 
 from laminar_dagster.core import protocol
 from laminar_dagster.core.errors import (
+    EpochNotPrepared,
     EpochWaits,
     GateFailed,
     InvalidState,
@@ -29,6 +30,8 @@ from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.survey import find_epoch, survey
 
 log = logging.getLogger(__name__)
+
+_BEFORE_COMMIT: Final = (protocol.Plan, protocol.Compute, protocol.Gate, protocol.Prepare)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +101,44 @@ class EpochRunner:
             RetryError, UnknownOutcome: A service is away; run again later.
         """
         epoch = self.next_epoch() if epoch is None else epoch
+        steps_taken = self._advance(epoch, lambda _step: False)
+        return EpochReport(epoch, self._manifest(epoch).checkpoint_id, steps_taken)
+
+    def prepare(self, epoch: EpochNumber) -> EpochReport:
+        """The first half: plan, compute, gate and prepare. Nothing is committed.
+
+        An epoch that is prepared already is left as it is, whoever did it.
+
+        Raises:
+            LaminarError: As ``run``.
+        """
+        wanted = (*_BEFORE_COMMIT, protocol.Halt)
+        steps_taken = self._advance(epoch, lambda step: not isinstance(step, wanted))
+        return EpochReport(epoch, self._manifest(epoch).checkpoint_id, steps_taken)
+
+    def commit(self, epoch: EpochNumber) -> EpochReport:
+        """The second half: manifest, sinks, latest, acknowledge, collect. Computes nothing.
+
+        Raises:
+            EpochNotPrepared: There is nothing to commit yet.
+            LaminarError: As ``run``.
+        """
+        steps_taken = self._advance(epoch, lambda step: isinstance(step, _BEFORE_COMMIT))
+        if self._pipeline.checkpoints.prepared(epoch) is None:
+            raise EpochNotPrepared(epoch)
+        return EpochReport(epoch, self._manifest(epoch).checkpoint_id, steps_taken)
+
+    def _advance(
+        self, epoch: EpochNumber, is_enough: Callable[[protocol.Step], bool]
+    ) -> tuple[StepTaken, ...]:
+        """Take step after step, until the epoch is finished or the next step is not wanted."""
         memory = _Memory(collected=epoch % self._pipeline.collect_every != 0)
         taken: list[StepTaken] = []
         while True:
             standing = survey(self._pipeline.checkpoints)
             step = protocol.next_step(self._facts(standing, epoch, memory))
-            if isinstance(step, protocol.Finished):
-                return EpochReport(epoch, self._manifest(epoch).checkpoint_id, tuple(taken))
+            if isinstance(step, protocol.Finished) or is_enough(step):
+                return tuple(taken)
             if self._on_step:
                 self._on_step(epoch, type(step).__name__)
             begun = self._pipeline.clock.monotonic()

@@ -6,7 +6,7 @@
     ├── RetryError      nothing happened; the same call may succeed later     exit 75
     │   ├── StoreUnavailable   SourceUnavailable   SinkUnavailable   RegistryUnavailable
     │   ├── CheckpointListFailed   ManifestWriteFailed   AcknowledgeFailed
-    │   └── EpochWaits   TransactionInitFailed   ConnectionLost
+    │   └── EpochWaits   EpochNotPrepared   TransactionInitFailed   ConnectionLost
     ├── UnknownOutcome  it may have happened; read the durable fact, then decide  exit 75
     │   ├── WriteOutcomeUnknown    (read the object back)
     │   └── CommitOutcomeUnknown   (read the sink's ledger)
@@ -93,6 +93,7 @@ from laminar_dagster.core.errors.transient import (
     CheckpointListFailed,
     CommitOutcomeUnknown,
     ConnectionLost,
+    EpochNotPrepared,
     EpochWaits,
     ManifestWriteFailed,
     RegistryUnavailable,
@@ -118,6 +119,7 @@ __all__ = [
     "DecodeFailed",
     "DeltaWithoutBase",
     "EpochNotCommitted",
+    "EpochNotPrepared",
     "EpochOutOfOrder",
     "EpochTaken",
     "EpochWaits",

@@ -104,6 +104,17 @@ class EpochWaits(RetryError):
 
 
 @dataclass(eq=False)
+class EpochNotPrepared(RetryError):
+    """There is nothing to commit: no attempt at the epoch has won yet."""
+
+    epoch: int
+
+    kind = "epoch_not_prepared"
+    text = "epoch {epoch} is not prepared, so there is nothing to commit"
+    hint = "run the epoch first"
+
+
+@dataclass(eq=False)
 class TransactionInitFailed(RetryError):
     """A sink's transactions could not be initialised."""
 

@@ -55,6 +55,7 @@ SNAPSHOT = {
     "DecodeFailed": ("decode_failed", 1),
     "DeltaWithoutBase": ("delta_without_base", 4),
     "EpochNotCommitted": ("epoch_not_committed", 2),
+    "EpochNotPrepared": ("epoch_not_prepared", 75),
     "EpochOutOfOrder": ("epoch_out_of_order", 3),
     "EpochTaken": ("epoch_taken", 5),
     "FailedError": ("failed", 1),

@@ -9,6 +9,7 @@ import pytest
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import (
+    EpochNotPrepared,
     EpochOutOfOrder,
     EpochTaken,
     EpochWaits,
@@ -340,3 +341,39 @@ def test_a_manifest_that_was_swapped_is_noticed(world: World, store: ObjectStore
     store.put(layout.manifest_key(second), store.read(layout.manifest_key(first)))
     with pytest.raises(InvalidManifest):
         world.runner(store).run()
+
+
+def test_an_epoch_in_two_halves(world: World, store: ObjectStore) -> None:
+    """As two jobs of Dagster do it, in two processes."""
+    with pytest.raises(EpochNotPrepared):
+        world.runner(store).commit(EpochNumber(1))
+    first = world.runner(store).prepare(EpochNumber(1))
+    assert tuple(step.name for step in first.steps) == STEPS[:4]
+    assert world.table.epochs == []
+    assert survey(CheckpointStore(store)).newest_epoch == 0
+    # Prepared already: nothing to do, and another attempt is not begun.
+    assert world.runner(store).prepare(EpochNumber(1)).steps == ()
+    second = world.runner(store).commit(EpochNumber(1))
+    assert tuple(step.name for step in second.steps) == STEPS[4:]
+    assert second.checkpoint_id == first.checkpoint_id
+    assert world.table.epochs == [1]
+    assert world.runner(store).prepare(EpochNumber(1)).steps == ()
+
+
+def test_half_an_epoch_is_refused_out_of_order(world: World, store: ObjectStore) -> None:
+    with pytest.raises(EpochOutOfOrder):
+        world.runner(store).prepare(EpochNumber(2))
+    with pytest.raises(EpochOutOfOrder):
+        world.runner(store).commit(EpochNumber(2))
+
+
+def test_epochs_are_prepared_while_a_sink_is_away(world: World, store: ObjectStore) -> None:
+    world.runner(store).prepare(EpochNumber(1))
+    world.table.is_away = True
+    with pytest.raises(SinkUnavailable):
+        world.runner(store).commit(EpochNumber(1))
+    world.runner(store).prepare(EpochNumber(2))
+    world.table.is_away = False
+    for epoch in (1, 2):
+        world.runner(store).commit(EpochNumber(epoch))
+    assert world.table.epochs == [1, 2]
