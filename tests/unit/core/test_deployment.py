@@ -1,0 +1,129 @@
+"""Keep, migrate or rebuild: decided from two definitions alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from laminar_dagster.core.definition import OperatorDefinition, PipelineDefinition
+from laminar_dagster.core.deployment import (
+    OperatorChange,
+    Verdict,
+    compare_definitions,
+    is_wider,
+)
+from laminar_dagster.core.ids import OperatorId, PipelineName
+
+OPERATOR = OperatorDefinition(
+    operator_id=OperatorId("sums"),
+    time="ts",
+    size_micros=60_000_000,
+    slide_micros=60_000_000,
+    keys=("page",),
+    partials=("count(*)", "sum(price)", "max(n)"),
+    where="n > 0",
+    reads={"clicks": "as files", "clean": "a view"},
+    columns={"clicks.page": "string", "clicks.price": "decimal(10,2)", "clicks.n": "int"},
+    arguments=("clicks.price",),
+)
+
+
+def definition(*operators: OperatorDefinition, buckets: int = 8) -> PipelineDefinition:
+    return PipelineDefinition(
+        version=1,
+        pipeline=PipelineName("shop"),
+        fingerprint="f",
+        buckets=buckets,
+        operators=operators,
+    )
+
+
+def changed(**parts: Any) -> OperatorChange:
+    new = structs.replace(OPERATOR, **parts)
+    (found,) = compare_definitions(definition(OPERATOR), definition(new))
+    return found
+
+
+CASES: list[tuple[dict[str, Any], Verdict, str]] = [
+    ({}, "keep", ""),
+    ({"partials": ("max(n)", "count(*)", "sum(price)")}, "keep", ""),
+    ({"partials": ("count(*)",)}, "migrate", "`sum(price)`, `max(n)` is left out"),
+    ({"partials": (*OPERATOR.partials, "min(n)")}, "rebuild", "open windows hold no `min(n)`"),
+    ({"time": "at"}, "rebuild", "event time was `ts`, and is `at`"),
+    ({"size_micros": 120_000_000}, "rebuild", "the window was 60 s, and is 120 s every 60 s"),
+    ({"keys": ()}, "rebuild", "the keys were `page`, and are nothing"),
+    ({"where": None}, "rebuild", "filtered by `n > 0`, and the filter is nothing"),
+    ({"where": "x" * 999}, "rebuild", "…"),
+    ({"reads": {"clicks": "as files"}}, "rebuild", "`clean`, which it reads, is no longer read"),
+    (
+        {"reads": {**OPERATOR.reads, "more": "x"}},
+        "rebuild",
+        "`more`, which it reads, was not read before",
+    ),
+    (
+        {"reads": {**OPERATOR.reads, "clicks": "csv"}},
+        "rebuild",
+        "`clicks`, which it reads, has changed",
+    ),
+    (
+        {"columns": {**OPERATOR.columns, "clicks.price": "decimal(12,2)"}},
+        "migrate",
+        "`clicks.price` is widened from DECIMAL(10,2) to DECIMAL(12,2)",
+    ),
+    (
+        {"columns": {**OPERATOR.columns, "clicks.price": "double"}},
+        "rebuild",
+        "`clicks.price` was DECIMAL(10,2), and is DOUBLE",
+    ),
+    (
+        {"columns": {**OPERATOR.columns, "clicks.n": "bigint"}},
+        "rebuild",
+        "`clicks.n` was INT, and is BIGINT",
+    ),
+    ({"columns": {**OPERATOR.columns, "clicks.more": "date"}}, "keep", ""),
+]
+
+
+@pytest.mark.parametrize(("parts", "verdict", "reason"), CASES)
+def test_a_change_and_its_verdict(parts: dict[str, Any], verdict: Verdict, reason: str) -> None:
+    found = changed(**parts)
+    assert found.verdict == verdict
+    assert bool(found.reasons) == (verdict != "keep")
+    assert not reason or any(reason in each for each in found.reasons)
+
+
+def test_other_buckets_are_a_rebuild_of_everything() -> None:
+    (found,) = compare_definitions(definition(OPERATOR), definition(OPERATOR, buckets=9))
+    assert (found.verdict, found.reasons) == (
+        "rebuild",
+        ("its state is spread over 8 buckets, not 9",),
+    )
+
+
+def test_operators_that_come_and_go() -> None:
+    other = structs.replace(OPERATOR, operator_id=OperatorId("others"))
+    found = compare_definitions(definition(OPERATOR), definition(other))
+    assert [(each.operator_id, each.verdict) for each in found] == [
+        ("others", "new"),
+        ("sums", "drop"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("int", "bigint", True),
+        ("INT", "int", True),
+        ("bigint", "int", False),
+        ("float", "double", True),
+        ("decimal(10,2)", "decimal(10, 2)", True),
+        ("decimal(10,2)", "decimal(9,2)", False),
+        ("decimal(10,2)", "decimal(10,3)", False),
+        ("string", "string", True),
+        ("string", "int", False),
+    ],
+)
+def test_a_wider_type(old: str, new: str, expected: bool) -> None:
+    assert is_wider(old, new) is expected
