@@ -56,7 +56,7 @@ class EpochConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How much an epoch takes at most.
 
     Attributes:
-        max_records: Over all sources.
+        max_records: Of each source.
         max_bytes: A number, or a text such as ``256MiB``.
         max_delay: How long records may wait before an epoch is made of what there is.
     """

@@ -285,7 +285,8 @@ class DeltaSink:
         log = self._folder / "_delta_log"
         entry = log / f"{version:020d}.json"
         try:
-            for line in entry.read_text("utf-8").splitlines():
+            # By newlines alone: what else ends a line for Python may stand in a value.
+            for line in filter(None, entry.read_text("utf-8").split("\n")):
                 if added := json.loads(line).get("add"):
                     sync(self._folder / unquote(added["path"]))
             for path in (self._folder, entry, log):

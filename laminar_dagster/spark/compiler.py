@@ -224,6 +224,8 @@ class Compiler:
     def _filtered(self, frame: DataFrame, where: str | None) -> DataFrame:
         if where is None:
             return frame
+        # For the look that Spark takes at it: in a projection a text would pass for a condition.
+        frame.where(self._sql(where))
         keep = f"{_LIVE} AND coalesce({self._sql(where)}, false)"
         others = [f"`{name}`" for name in frame.columns if name != KEEP]
         return frame.selectExpr(*others, f"{keep} AS {KEEP}")

@@ -128,9 +128,7 @@ LINE_BREAKS: Final = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _KEYS = st.one_of(
     st.none(),
     st.sampled_from(["a", "b", "", " ", "é", "e\u0301", "日本", "🜚", '"\\', "NULL"]),
-    st.text(
-        st.characters(exclude_categories=["Cs"], exclude_characters=f"\0{LINE_BREAKS}"), max_size=4
-    ),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=4),
 )
 # Around the beginning of 1970, where whole numbers change their sign, and around now.
 _BASES = st.sampled_from(

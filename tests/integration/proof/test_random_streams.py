@@ -65,7 +65,6 @@ def test_any_cut_gives_the_answer_over_the_whole_input(
             _same(view, _in_delta(root, view), right[view])
 
 
-@pytest.mark.xfail(reason="the Delta sink takes it for the end of a line of the table's log")
 def test_a_key_with_a_line_break(spark: SparkSession, tmp_path: Path) -> None:
     at = "2026-01-01T00:00:00Z"
     lines = [json.dumps({"k": f"a{each}b", "i": 1, "at": at}) for each in LINE_BREAKS]
