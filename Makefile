@@ -24,7 +24,7 @@ help:  ## Show this list
 
 setup: $(ENV) $(JAVA)  ## Create .venv from the lock and find or install Java
 
-demo: setup  ## Kill a pipeline of a million events twice, recover it, and compare with the answer
+demo: setup  ## Kill a pipeline of a million events in a commit, recover it, compare with the answer
 	@$(with_java) $(PYTHON) -m examples.clickstream
 
 test: setup  ## Run every test, real services included; coverage of the package >= 85 %

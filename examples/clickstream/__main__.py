@@ -22,7 +22,7 @@ from rich.console import Console
 from examples.clickstream import generator, report
 from examples.clickstream.answer import SINKS, Answer
 from examples.clickstream.generator import FEWEST_EVENTS, MOST_EVENTS, Written
-from examples.clickstream.story import DemoFailed, Director
+from examples.clickstream.story import DemoFailed, Director, Moment
 from examples.clickstream.watch import PIPELINE, Watch, delta_epochs
 
 _HOME: Final = Path(".laminar") / PIPELINE
@@ -72,6 +72,7 @@ class Places:
     show_default=True,
     help="How many lines to write, over all servers.",
 )
+@click.option("--twice", is_flag=True, help="Kill a worker in the middle of a Spark job as well.")
 @click.option("--check", is_flag=True, help="Only compare what the last demo left.")
 @click.option(
     "--project",
@@ -80,8 +81,8 @@ class Places:
     help="The folder with dbt_like_configs/.  [default: here]",
 )
 @click.option("--svg", type=click.Path(path_type=Path), help="Also draw the output into this file.")
-def main(events: int, check: bool, project: Path, svg: Path | None) -> None:
-    """Write a clickstream, kill its worker twice, recover, and compare with the answer."""
+def main(events: int, twice: bool, check: bool, project: Path, svg: Path | None) -> None:
+    """Write a clickstream, kill its worker in a commit, recover, and compare with the answer."""
     is_terminal = sys.stdout.isatty() and svg is None
     # A pipe or a log has no width; a table that is wrapped for 80 columns is hard to read.
     console = Console(
@@ -97,7 +98,8 @@ def main(events: int, check: bool, project: Path, svg: Path | None) -> None:
         if check:
             is_right = _check_again(console, places)
         else:
-            is_right = _demo(console, places, events, is_terminal, begun)
+            moments: tuple[Moment, ...] = ("computing", "committing") if twice else ("committing",)
+            is_right = _demo(console, places, events, moments, is_terminal, begun)
     except DemoFailed as error:
         console.print("[bold red]The demo failed:[/] ", end="")
         console.print(str(error), markup=False)
@@ -114,7 +116,18 @@ def main(events: int, check: bool, project: Path, svg: Path | None) -> None:
     sys.exit(0 if is_right else 1)
 
 
-def _demo(console: Console, places: Places, events: int, is_terminal: bool, begun: float) -> bool:
+def _kills(count: int) -> str:
+    return f"{count} kill" if count == 1 else f"{count} kills"
+
+
+def _demo(
+    console: Console,
+    places: Places,
+    events: int,
+    moments: tuple[Moment, ...],
+    is_terminal: bool,
+    begun: float,
+) -> bool:
     watch = Watch(places.project)
     epochs = -(-events // watch.max_records)
     if epochs < _FEWEST_EPOCHS:
@@ -125,7 +138,8 @@ def _demo(console: Console, places: Places, events: int, is_terminal: bool, begu
     shutil.rmtree(places.home, ignore_errors=True)
     tell = _clock(console, begun)
     console.print(
-        f"[bold]{events:,} events, {epochs} epochs, three sinks in two systems, two kills.[/]"
+        f"[bold]{events:,} events, {epochs} epochs, three sinks in two systems,"
+        f" {_kills(len(moments))}.[/]"
     )
     with _status(console, is_terminal) as show:
         show("writing the input")
@@ -139,6 +153,7 @@ def _demo(console: Console, places: Places, events: int, is_terminal: bool, begu
             places.home,
             places.output / "clicks.db",
             epochs,
+            moments,
             tell,
             show,
         )
@@ -159,7 +174,7 @@ def _demo(console: Console, places: Places, events: int, is_terminal: bool, begu
     if is_right:
         console.print(
             f"[bold green]Exactly once:[/] every row of both systems is right, after"
-            f" {len(story.kills)} kills, in {time.monotonic() - begun:.0f} s, all included."
+            f" {_kills(len(story.kills))}, in {time.monotonic() - begun:.0f} s, all included."
         )
         _look_around(console, cut.look.epoch if cut else 1)
     return is_right

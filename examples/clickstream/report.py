@@ -93,7 +93,9 @@ def throughput(story: Story, manifests: Sequence[CheckpointManifest]) -> str:
     """In one line."""
     warm = [each for each in manifests if int(each.epoch) not in story.cold]
     events = sum(each.counts.read for each in manifests)
-    starts = f"{story.workers} starts of Spark and {len(story.kills)} kills"
+    count = len(story.kills)
+    kills = "a kill" if count == 1 else f"{count} kills"
+    starts = f"{story.workers} starts of Spark and {kills}"
     line = f"{events:,} events in {story.seconds:.0f} s, {starts} included"
     if warm:
         speed = sum(each.counts.read for each in warm) / sum(map(_seconds, warm))

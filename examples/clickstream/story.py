@@ -1,4 +1,4 @@
-"""The run itself: workers one after the other, two of them killed at a moment that is chosen."""
+"""The run itself: workers one after the other, some of them killed at a moment that is chosen."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Story:
 
 
 class Director:
-    """Runs workers until all input is read, and kills two of them."""
+    """Runs workers until all input is read, and kills one at each of some moments."""
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class Director:
         logs: Path,
         database: Path,
         epochs: int,
+        moments: Collection[Moment],
         tell: Callable[[str], None],
         show: Callable[[str], None],
     ) -> None:
@@ -82,11 +83,13 @@ class Director:
             logs: Where the workers' output goes.
             database: SQLite's, whose lock makes one sink wait while the other commits.
             epochs: How many there will be.
+            moments: When to kill a worker.
             tell: Says a line that stays.
             show: Says what goes on now.
         """
         self._project, self._logs, self._database = project, logs, database
         self._epochs, self._tell, self._show = epochs, tell, show
+        self._moments = moments
         self._watch = Watch(project)
         self._compute_from = 2
         self._commit_in = max(3, epochs // 2 + 1)
@@ -110,8 +113,8 @@ class Director:
             if is_done:
                 break
         self._story.seconds = time.monotonic() - begun
-        if len(self._story.kills) < 2:
-            raise DemoFailed("all events were read before a worker could be killed twice")
+        if len(self._story.kills) < len(self._moments):
+            raise DemoFailed("all events were read before a worker could be killed")
         return self._story
 
     def _follow(self, worker: Worker, number: int, locks: ExitStack) -> bool:
@@ -147,7 +150,7 @@ class Director:
 
     def _is_to_die_computing(self, look: Look) -> bool:
         return (
-            self._story.kill_in("computing") is None
+            self._is_left("computing")
             and look.epoch >= self._compute_from
             and look.attempt is not None
             and self._age(look.attempt[0]) > _INTO_THE_JOB
@@ -155,10 +158,11 @@ class Director:
 
     def _is_to_die_committing(self, look: Look) -> bool:
         return (
-            self._story.kill_in("committing") is None
-            and look.epoch >= self._commit_in
-            and look.is_half_committed
+            self._is_left("committing") and look.epoch >= self._commit_in and look.is_half_committed
         )
+
+    def _is_left(self, moment: Moment) -> bool:
+        return moment in self._moments and self._story.kill_in(moment) is None
 
     def _age(self, attempt: CheckpointId) -> float:
         """Seconds since an attempt was first seen."""
@@ -167,7 +171,7 @@ class Director:
     def _is_to_be_locked(self, look: Look) -> bool:
         """From when the epoch is planned on: then nothing else wants to write."""
         return (
-            self._story.kill_in("committing") is None
+            self._is_left("committing")
             and look.epoch >= self._commit_in
             and look.planned
             and look.winner is None

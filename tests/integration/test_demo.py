@@ -55,7 +55,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def told(project: Path) -> str:
-    done = demo(project, "--events", str(EVENTS))
+    done = demo(project, "--twice", "--events", str(EVENTS))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     return done.stdout
