@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import sqlglot
 from sqlglot import exp
 
-from laminar_dagster.config.fingerprint import describe_query, describe_reading, relations
+from laminar_dagster.config.fingerprint import (
+    canonical_text,
+    describe_query,
+    describe_reading,
+    relations,
+)
 from laminar_dagster.config.model import (
     PipelineModel,
     Relation,
@@ -55,18 +58,18 @@ def _define(
     only_arguments: list[str] = []
     for name in sorted(_names(upstream)):
         if name in views:
-            reads[name] = _text(describe_query(views[name].query))
+            reads[name] = canonical_text(describe_query(views[name].query))
             continue
         source = sources[name]
-        reads[name] = _text(describe_reading(source))
-        elsewhere = _mentioned(source, inside)
+        reads[name] = canonical_text(describe_reading(source))
+        elsewhere, in_arguments = _mentioned(source, inside), _mentioned(source, arguments)
         for column in source.columns:
-            if column.name in elsewhere or column.name in _mentioned(source, arguments):
+            if column.name in elsewhere or column.name in in_arguments:
                 columns[f"{name}.{column.name}"] = column.type
                 if column.name not in elsewhere:
                     only_arguments.append(f"{name}.{column.name}")
     if not isinstance(window.source, TableInput):
-        reads["its subquery"] = _text(describe_query(window.source))
+        reads["its subquery"] = canonical_text(describe_query(window.source))
     return OperatorDefinition(
         operator_id=operator,
         time=window.window.time,
@@ -123,7 +126,3 @@ def _mentioned(source: SourceTable, texts: Iterable[str]) -> set[str]:
         words = {str(each.this).lower() for each in tree.find_all(exp.Identifier)}
         found |= {known[word] for word in words if word in known}
     return found
-
-
-def _text(content: Any) -> str:
-    return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

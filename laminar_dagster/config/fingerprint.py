@@ -174,6 +174,10 @@ def _aggregation(query: WindowAggregate) -> dict[str, Any]:
     }
 
 
+def canonical_text(content: Any) -> str:
+    """One text for one description, to compare and to hash."""
+    return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
 def _hashed(content: Any) -> str:
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(canonical_text(content).encode("utf-8", "surrogatepass")).hexdigest()

@@ -21,6 +21,7 @@ from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
+from laminar_dagster.config.fingerprint import relations
 from laminar_dagster.config.model import (
     PipelineModel,
     Projection,
@@ -274,7 +275,7 @@ class Compiler:
     def _has_window(self, query: Relation) -> bool:
         """Whether what comes out are results of windows, here or in a view below."""
         views = {view.name: view for view in self.model.views}
-        if any(isinstance(each, WindowAggregate) for each in _below(query)):
+        if any(isinstance(each, WindowAggregate) for each in relations(query)):
             return True
         below = (views[OperatorId(name)] for name in inputs_of(query) if name in views)
         return any(self._has_window(view.query) for view in below)
@@ -310,18 +311,6 @@ def gist(error: Exception) -> str:
 
 def inputs_of(query: Relation) -> Iterator[str]:
     """The sources and views that a query reads, each as often as it does."""
-    for relation in _below(query):
+    for relation in relations(query):
         if isinstance(relation, TableInput):
             yield relation.name
-
-
-def _below(relation: Relation) -> Iterator[Relation]:
-    yield relation
-    match relation:
-        case TableInput():
-            return
-        case UnionAll(parts):
-            for part in parts:
-                yield from _below(part)
-        case Select() | WindowAggregate():
-            yield from _below(relation.source)
