@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from laminar_dagster.cli import wording
-from laminar_dagster.cli.adapters import Adapters
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.errors import LaminarError
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.ports import ObjectStore, Sink
+from laminar_dagster.runtime.adapters import Adapters
 from laminar_dagster.runtime.backlog import SourceBacklog, measure
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock

@@ -10,8 +10,8 @@ import click
 from click.exceptions import MissingParameter, NoArgsIsHelpError, NoSuchCommand, NoSuchOption
 
 from laminar_dagster.cli.output import print_json
-from laminar_dagster.cli.secrets import redact
 from laminar_dagster.cli.wording import clean, count, shorter_place
+from laminar_dagster.config.redaction import redact
 
 if TYPE_CHECKING:
     from laminar_dagster.core.errors import LaminarError

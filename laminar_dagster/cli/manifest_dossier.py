@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Final, assert_never
+from typing import Final
 
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.tables import Block, Column, Fields, Line, Table
 from laminar_dagster.core import layout
 from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.manifest import CheckpointManifest, FileEntry, PartitionSnapshotEntry
-from laminar_dagster.core.offsets import (
-    CustomPosition,
-    FilePosition,
-    Gap,
-    KafkaPosition,
-    MysqlPosition,
-    PostgresPosition,
-    SourcePosition,
-)
+from laminar_dagster.core.offsets import Gap, describe_position
 
 # As many files as fit on a screen or two.
 ROWS_SHOWN: Final = 50
@@ -256,20 +248,3 @@ def _state_row(manifest: CheckpointManifest, part: PartitionSnapshotEntry) -> tu
         between,
         wording.short_hash(part.sha256),
     )
-
-
-def describe_position(position: SourcePosition) -> tuple[str, str]:
-    """The partition of a source, and the place in it, as the source's own tools write them."""
-    match position:
-        case KafkaPosition(topic=topic, partition=partition, offset=offset):
-            return f"{topic}/{partition}", f"offset {offset}"
-        case PostgresPosition(slot=slot, lsn=lsn):
-            return f"slot {slot}", f"lsn {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
-        case MysqlPosition(binlog_file=file, binlog_position=offset, gtid_set=gtids):
-            return "", f"{file}:{offset}" + (f", gtid {gtids}" if gtids else "")
-        case FilePosition(path=path, byte_offset=offset):
-            return path, f"byte {offset}"
-        case CustomPosition(source_type=source_type, position_bytes=data):
-            return source_type, f"0x{data.hex()}"
-        case _:
-            assert_never(position)

@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from laminar_dagster.cli.secrets import redact
 from laminar_dagster.cli.wording import clean
+from laminar_dagster.config.redaction import redact
 
 
 @dataclass(frozen=True, slots=True)

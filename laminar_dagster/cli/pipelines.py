@@ -121,7 +121,7 @@ def open_pipeline(
         ConditionsIgnored: The store cannot hold checkpoints.
         StoreUnavailable: The store is away.
     """
-    from laminar_dagster.cli.adapters import build_adapters
+    from laminar_dagster.runtime.adapters import build_adapters
     from laminar_dagster.runtime.assembly import assemble
 
     project = project_of(ctx)

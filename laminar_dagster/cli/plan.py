@@ -9,7 +9,6 @@ from typing import Any, Final
 import click
 
 from laminar_dagster.cli import wording
-from laminar_dagster.cli.adapters import existing_checkpoints
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import find_model, pipeline_argument, project_of
@@ -19,6 +18,7 @@ from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.deployment import OperatorChange
 from laminar_dagster.core.errors import RefusedError
 from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.runtime.adapters import existing_checkpoints
 from laminar_dagster.runtime.deployment import changes_since
 from laminar_dagster.runtime.survey import newest_manifest, survey
 

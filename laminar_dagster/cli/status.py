@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from laminar_dagster.cli import wording
-from laminar_dagster.cli.adapters import build_adapters, existing_checkpoints
 from laminar_dagster.cli.connections import amount_waiting
 from laminar_dagster.cli.failures import failure_of
 from laminar_dagster.cli.manifest_dossier import with_zone
@@ -22,6 +21,7 @@ from laminar_dagster.cli.tables import Block, Column, Fields, Line, Table
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.ids import GENESIS
 from laminar_dagster.core.recovery import Standing
+from laminar_dagster.runtime.adapters import build_adapters, existing_checkpoints
 from laminar_dagster.runtime.backlog import Backlog, SourceBacklog, measure
 from laminar_dagster.runtime.clock import SystemClock
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 import click
 
 from laminar_dagster.cli import wording
-from laminar_dagster.cli.adapters import Adapters, build_adapters
 from laminar_dagster.cli.connections import Finding, check_connections, check_queries
 from laminar_dagster.cli.failures import failure_of
 from laminar_dagster.cli.options import json_option
@@ -28,6 +27,7 @@ from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.config.project import load_pipeline
 from laminar_dagster.core.errors import InvalidConfig, LaminarError, RetryError
+from laminar_dagster.runtime.adapters import Adapters, build_adapters
 from laminar_dagster.runtime.assembly import known_connectors
 
 _COLUMNS: Final = (

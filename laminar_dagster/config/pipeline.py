@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +23,8 @@ MAX_BUCKETS: Final = 65_536
 
 Text = Annotated[str, Meta(min_length=1)]
 
+_OWNER: Final = re.compile(r"team:[\w-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
+
 
 class RetentionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How much history to keep.
@@ -30,11 +33,13 @@ class RetentionConfig(msgspec.Struct, frozen=True, kw_only=True):
         checkpoints: The newest ones.
         grace: How long an attempt that lost is spared.
         dead_letters: How long records that were set aside are kept, checkpoint or not.
+        history: As many epochs does Dagster remember: partitions, runs and their events.
     """
 
     checkpoints: Annotated[int, Meta(ge=1)] = 10
     grace: str = "1h"
     dead_letters: str = "7d"
+    history: Annotated[int, Meta(ge=1)] = 10_000
 
     def __post_init__(self) -> None:
         """Refuse a duration that cannot be read."""
@@ -92,6 +97,30 @@ class WatermarkConfig(msgspec.Struct, frozen=True, kw_only=True):
         parse_duration(self.delay)
 
 
+class ChecksConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """When Dagster warns, without stopping anything.
+
+    Attributes:
+        max_epochs_behind: When more waits than so many epochs take.
+        max_state_growth: When the state has become so many times larger within ten epochs.
+        freshness: When the newest checkpoint is older; None to leave that open.
+    """
+
+    max_epochs_behind: Annotated[int, Meta(ge=1)] = 10
+    max_state_growth: Annotated[float, Meta(gt=1)] = 2.0
+    freshness: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a duration that cannot be read, or is shorter than Dagster can watch."""
+        if self.freshness is not None and parse_duration(self.freshness) < timedelta(minutes=1):
+            raise ValueError("`freshness` is a minute at least")
+
+    @property
+    def freshness_window(self) -> timedelta | None:
+        """``freshness`` as a duration."""
+        return parse_duration(self.freshness) if self.freshness else None
+
+
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A source in YAML: the same as a ``CREATE SOURCE TABLE``.
 
@@ -127,6 +156,8 @@ class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
         on_bad_record: Keep a record that cannot be decoded aside, or stop.
         on_gap: Stop when a source lost records, or go on from the earliest it has.
         schedule: A cron expression, in place of asking whenever there is data.
+        owners: Who answers for it in Dagster: addresses of mail, or ``team:name``.
+        checks: When Dagster warns.
         spark: Settings of Spark, for example ``spark.sql.shuffle.partitions``.
     """
 
@@ -141,6 +172,8 @@ class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
     on_bad_record: Literal["dead_letter", "fail"] = "dead_letter"
     on_gap: Literal["fail", "earliest"] = "fail"
     schedule: str | None = None
+    owners: tuple[str, ...] = ()
+    checks: ChecksConfig = ChecksConfig()
     sources: tuple[SourceConfig, ...] = ()
     sinks: tuple[SinkConfig, ...] = ()
     spark: dict[str, str] = {}
@@ -150,6 +183,9 @@ class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
         parse_duration(self.idle_timeout)
         if self.schedule is not None:
             check_cron(self.schedule)
+        for owner in self.owners:
+            if not _OWNER.fullmatch(owner):
+                raise ValueError(f"`owners`: {owner[:80]!r} is neither a mail address nor team:…")
         for key in self.spark:
             if not key.startswith("spark."):
                 raise ValueError(f"`{key[:80]}` under `spark` is no setting of Spark: spark.…")

@@ -107,6 +107,23 @@ def lane_of(position: SourcePosition) -> tuple[str | int, ...]:
             assert_never(position)
 
 
+def describe_position(position: SourcePosition) -> tuple[str, str]:
+    """The partition of a source, and the place in it, as the source's own tools write them."""
+    match position:
+        case KafkaPosition(topic=topic, partition=partition, offset=offset):
+            return f"{topic}/{partition}", f"offset {offset}"
+        case PostgresPosition(slot=slot, lsn=lsn):
+            return f"slot {slot}", f"lsn {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+        case MysqlPosition(binlog_file=file, binlog_position=offset, gtid_set=gtids):
+            return "", f"{file}:{offset}" + (f", gtid {gtids}" if gtids else "")
+        case FilePosition(path=path, byte_offset=offset):
+            return path, f"byte {offset}"
+        case CustomPosition(source_type=source_type, position_bytes=data):
+            return source_type, f"0x{data.hex()}"
+        case _:
+            assert_never(position)
+
+
 def progress_of(position: SourcePosition) -> tuple[Any, ...]:
     """How far along its lane a position is: later ones compare greater."""
     match position:

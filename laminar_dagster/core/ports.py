@@ -393,12 +393,22 @@ class StateStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class EpochOutput:
-    """What an attempt computed and wrote below its own checkpoint folder.
+class Violation:
+    """What speaks against publishing an epoch.
 
     Attributes:
-        violations: What speaks against publishing it: broken contracts, counts that do not add up.
+        check: One of those that ``core.gate`` names.
+        subject: The view, or the source.
     """
+
+    check: str
+    subject: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class EpochOutput:
+    """What an attempt computed and wrote below its own checkpoint folder."""
 
     operators: tuple[OperatorSnapshotEntry, ...]
     sources: tuple[SourceOffsetEntry, ...]
@@ -406,7 +416,7 @@ class EpochOutput:
     dead_letters: tuple[DeadLetterEntry, ...]
     counts: RecordCounts
     watermark: int | None
-    violations: tuple[str, ...] = ()
+    violations: tuple[Violation, ...] = ()
 
 
 class Engine(Protocol):
@@ -424,12 +434,4 @@ class Engine(Protocol):
 
     def mistakes(self) -> tuple[InvalidConfig, ...]:
         """What the engine has against the pipeline's queries. Nothing is read or run."""
-        ...
-
-    def check(self, plan: EpochPlan, output: EpochOutput) -> None:
-        """The gate: contracts and record accounting.
-
-        Raises:
-            GateFailed: Nothing may be published.
-        """
         ...

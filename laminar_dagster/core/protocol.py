@@ -2,7 +2,7 @@
 
     1  Plan            epochs/N/plan.json exists: ranges, clock, parent, identities are fixed
     2  Compute         an attempt has written its state and its staged output
-    3  Gate            contracts and record accounting have passed
+    3  Gate            contracts, record accounting and offset contiguity have passed
     4  Prepare         epochs/N/prepared.json exists: one attempt has won
     5  WriteManifest   the winner's manifest exists: THE COMMIT POINT of state and offsets
     6  CommitSinks     each sink's own ledger is at N

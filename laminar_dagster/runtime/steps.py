@@ -25,6 +25,7 @@ from laminar_dagster.core.errors import (
     RetryError,
     UnknownOutcome,
 )
+from laminar_dagster.core.gate import refusal
 from laminar_dagster.core.ids import EpochNumber, SinkId
 from laminar_dagster.core.manifest import CheckpointManifest, FileEntry, ManifestBuilder
 from laminar_dagster.core.offsets import SourceOffsets
@@ -164,15 +165,9 @@ def check_sources(pipeline: Pipeline, planned: EpochPlan) -> None:
 
 def gate(pipeline: Pipeline, attempt: Attempt) -> Literal[True] | GateFailed:
     """Step 3. Check what was staged."""
-    counts = attempt.output.counts
-    if not counts.is_balanced:
-        reason = f"the records do not add up: {counts}"
-        return GateFailed(attempt.plan.epoch, "record accounting", reason)
-    try:
-        pipeline.engine.check(attempt.plan, attempt.output)
-    except GateFailed as failure:
-        return failure
-    return True
+    above = attempt.plan.parent
+    parent = pipeline.checkpoints.parent(above) if above else None
+    return refusal(attempt.plan, parent, attempt.output) or True
 
 
 def prepare(pipeline: Pipeline, attempt: Attempt) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType, StructType
 from laminar_dagster.config.model import PipelineModel, SourceTable
 from laminar_dagster.core import layout
 from laminar_dagster.core.document import FORMAT_VERSION
-from laminar_dagster.core.errors import ComputeFailed, GateFailed, InvalidConfig
+from laminar_dagster.core.errors import ComputeFailed, InvalidConfig
 from laminar_dagster.core.ids import GENESIS, CheckpointId, OperatorId, SinkId, SourceId
 from laminar_dagster.core.manifest import (
     CheckpointManifest,
@@ -61,12 +61,6 @@ class SparkEngine:
         compiler = self._compiler(plan, parent, attempt)
         reports = _run(compiler)
         return self._output(plan, parent, compiler, reports)
-
-    def check(self, plan: EpochPlan, output: EpochOutput) -> None:
-        """See ``Engine.check``."""
-        if output.violations:
-            shown = "; ".join(output.violations[:5])
-            raise GateFailed(plan.epoch, "contracts and accounting", shown)
 
     def mistakes(self) -> tuple[InvalidConfig, ...]:
         """What Spark has against the views, without running anything."""

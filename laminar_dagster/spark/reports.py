@@ -10,8 +10,10 @@ from typing import Any
 
 from laminar_dagster.core.document import decode_part, encode_part
 from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.core.gate import CONTRACT, RECORD_ACCOUNTING
 from laminar_dagster.core.ids import OperatorId, SinkId
 from laminar_dagster.core.manifest import FileEntry, PartitionSnapshotEntry, RecordCounts
+from laminar_dagster.core.ports import Violation
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class EpochReports:
     states: Mapping[OperatorId, tuple[PartitionSnapshotEntry, ...]]
     staged: Mapping[SinkId, tuple[FileEntry, ...]]
     schemas: Mapping[SinkId, str]
-    broken: tuple[str, ...]
+    broken: tuple[Violation, ...]
 
     def of(self, source: str) -> tuple[SplitReport, ...]:
         """The reports on one source."""
@@ -83,7 +85,7 @@ class EpochReports:
 
     def miscounts(
         self, fed_by: Mapping[OperatorId, tuple[str, ...]], splits: Mapping[str, int]
-    ) -> tuple[str, ...]:
+    ) -> tuple[Violation, ...]:
         """Where what was read is not what arrived.
 
         Args:
@@ -91,12 +93,12 @@ class EpochReports:
             splits: How many splits each source was cut into.
         """
         wrong = [
-            f"{source}: {len(self.of(source))} of {count} splits reported"
+            _miscount(source, f"{len(self.of(source))} of {count} splits reported")
             for source, count in splits.items()
             if len(self.of(source)) != count
         ]
         wrong += [
-            f"{split.source}, split {split.part}: {split}"
+            _miscount(split.source, f"split {split.part}: {split}")
             for split in self.splits
             if split.read != split.passed + split.late + split.dead
         ]
@@ -104,8 +106,12 @@ class EpochReports:
             sent = sum(split.passed for source in sources for split in self.of(source))
             tally = self.tallies.get(operator, Tally())
             if sent != tally.processed + tally.filtered:
-                wrong.append(f"{operator}: {sent} records were sent, {tally} arrived")
+                wrong.append(_miscount(operator, f"{sent} records were sent, {tally} arrived"))
         return tuple(wrong)
+
+
+def _miscount(subject: str, problem: str) -> Violation:
+    return Violation(RECORD_ACCOUNTING, subject, problem)
 
 
 def sort_out(texts: Iterable[str]) -> EpochReports:
@@ -119,7 +125,7 @@ def sort_out(texts: Iterable[str]) -> EpochReports:
     states: defaultdict[OperatorId, list[PartitionSnapshotEntry]] = defaultdict(list)
     staged: defaultdict[SinkId, list[FileEntry]] = defaultdict(list)
     schemas: dict[SinkId, str] = {}
-    broken: list[str] = []
+    broken: list[Violation] = []
     for report in map(json.loads, sorted(set(texts))):
         match report:
             case {"kind": str()}:
@@ -133,7 +139,7 @@ def sort_out(texts: Iterable[str]) -> EpochReports:
                 pair = (report["processed"], report["filtered"])
                 tallies[OperatorId(operator)].append(pair)
             case {"staged": view, "files": files}:
-                broken += [f"{view}: {line}" for line in report["broken"]]
+                broken += [Violation(CONTRACT, view, line) for line in report["broken"]]
                 for sink, path in files:
                     staged[SinkId(sink)].append(_file({**report, "path": path}))
                     schemas[SinkId(sink)] = report["schema"]

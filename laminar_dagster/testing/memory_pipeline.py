@@ -57,6 +57,7 @@ from laminar_dagster.core.ports import (
     ObjectStore,
     SplitReader,
     StagedOutput,
+    Violation,
 )
 
 TOTALS: Final = OperatorId("totals")
@@ -148,7 +149,7 @@ class MemoryEngine:
 
     store: ObjectStore
     log: MemoryLog
-    gate: Callable[[EpochPlan, EpochOutput], None] = lambda _plan, _output: None
+    gate: Callable[[EpochPlan], tuple[Violation, ...]] = lambda _plan: ()
 
     def compute(
         self, plan: EpochPlan, parent: CheckpointManifest | None, attempt: CheckpointId
@@ -200,15 +201,12 @@ class MemoryEngine:
             dead_letters=(),
             counts=RecordCounts(read=len(rows), processed=len(rows)),
             watermark=None,
+            violations=self.gate(plan),
         )
 
     def mistakes(self) -> tuple[InvalidConfig, ...]:
         """There are no queries."""
         return ()
-
-    def check(self, plan: EpochPlan, output: EpochOutput) -> None:
-        """Whatever gate the test has set."""
-        self.gate(plan, output)
 
     def _added(self, entry: PartitionSnapshotEntry, parent: CheckpointManifest | None) -> int:
         assert parent is not None

@@ -7,7 +7,6 @@ from typing import Literal
 
 import click
 
-from laminar_dagster.cli.adapters import existing_checkpoints
 from laminar_dagster.cli.errors import NoEpochs
 from laminar_dagster.cli.pipelines import find_config, project_of
 from laminar_dagster.config.pipeline import PipelineConfig
@@ -17,6 +16,7 @@ from laminar_dagster.core.ids import GENESIS, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.prepared import LatestPointer
 from laminar_dagster.core.recovery import FoundEpoch
+from laminar_dagster.runtime.adapters import existing_checkpoints
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.survey import find_epoch
 

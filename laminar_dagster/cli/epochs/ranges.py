@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from laminar_dagster.cli import wording
-from laminar_dagster.cli.manifest_dossier import ROWS_SHOWN, describe_position
+from laminar_dagster.cli.manifest_dossier import ROWS_SHOWN
 from laminar_dagster.cli.tables import Block, Column, Line, Table
 from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.manifest import CheckpointManifest
-from laminar_dagster.core.offsets import FilePosition, SourceRange, lane_of
+from laminar_dagster.core.offsets import (
+    FilePosition,
+    SourceRange,
+    describe_position,
+    lane_of,
+)
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.runtime.backlog import distance
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 import click
 
 from laminar_dagster.cli import manifest_dossier, wording
-from laminar_dagster.cli.adapters import build_adapters
 from laminar_dagster.cli.epochs.history import (
     PastEpoch,
     confirmed_epoch,
@@ -28,6 +27,7 @@ from laminar_dagster.cli.tables import Block, Fields, Line
 from laminar_dagster.core.ids import MAX_EPOCH, EpochNumber
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.protocol import Step
+from laminar_dagster.runtime.adapters import build_adapters
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock
 from laminar_dagster.runtime.survey import newest_manifest, survey

@@ -165,11 +165,16 @@ class FailedError(StopError):
 
 @dataclass(eq=False)
 class GateFailed(FailedError):
-    """A blocking check refused the epoch's output. Nothing was published."""
+    """A blocking check refused the epoch's output. Nothing was published.
+
+    Attributes:
+        subject: The view that the check is about; empty when it is the whole epoch.
+    """
 
     epoch: int
     check: str
     reason: str
+    subject: str = ""
 
     kind = "gate_failed"
     text = "epoch {epoch} did not pass check {check}: {reason}"

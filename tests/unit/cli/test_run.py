@@ -20,9 +20,8 @@ from laminar_dagster.cli.errors import JavaMissing
 from laminar_dagster.cli.signals import StopRequest
 from laminar_dagster.cli.spark_start import start_spark
 from laminar_dagster.config.model import PipelineModel
-from laminar_dagster.core.errors import GateFailed
 from laminar_dagster.core.plan import EpochPlan
-from laminar_dagster.core.ports import Admission, EpochOutput
+from laminar_dagster.core.ports import Admission, Violation
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.testing.memory_pipeline import MemoryEngine
 from tests.unit.cli.conditions import ClockOf2026, History, Project
@@ -102,9 +101,8 @@ def test_contradictions_are_usage_errors(stage: Stage, args: tuple[str, ...]) ->
 
 
 def test_an_error_keeps_its_exit_code_and_hides_no_epoch(stage: Stage) -> None:
-    def refuse(plan: EpochPlan, _output: EpochOutput) -> None:
-        if plan.epoch % 2 == 0:
-            raise GateFailed(plan.epoch, "contract", "no such luck")
+    def refuse(plan: EpochPlan) -> tuple[Violation, ...]:
+        return (Violation("contract", "totals", "no such luck"),) if plan.epoch % 2 == 0 else ()
 
     history = stage.history
     history.arrive()
@@ -124,7 +122,7 @@ def test_an_error_keeps_its_exit_code_and_hides_no_epoch(stage: Stage) -> None:
 
 
 def test_a_bug_is_reported_with_the_epochs_before_it(stage: Stage) -> None:
-    def stumble(_plan: EpochPlan, _output: EpochOutput) -> None:
+    def stumble(_plan: EpochPlan) -> tuple[Violation, ...]:
         raise ZeroDivisionError("ouch")
 
     history = stage.history

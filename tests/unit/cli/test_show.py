@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from laminar_dagster.cli.manifest_dossier import describe_position, dossier
+from laminar_dagster.cli.manifest_dossier import dossier
 from laminar_dagster.cli.plain_documents import plain_document
 from laminar_dagster.cli.tables import Fields, Line, Table
 from laminar_dagster.core import layout
@@ -30,6 +30,7 @@ from laminar_dagster.core.offsets import (
     PostgresPosition,
     SourcePosition,
     SourceRange,
+    describe_position,
 )
 from tests.unit.cli.conditions import History, Laminar, flip_bit
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import pytest
 
 from laminar_dagster.cli import status
-from laminar_dagster.cli.adapters import Adapters
 from laminar_dagster.cli.standing import describe_step
 from laminar_dagster.core import layout, protocol
 from laminar_dagster.core.errors import EpochTaken, SinkUnavailable
 from laminar_dagster.core.ids import CheckpointId, EpochNumber, SinkId, SourceId
+from laminar_dagster.runtime.adapters import Adapters
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.testing.memory_pipeline import MemorySink, MemorySource, MemoryTable
 from tests.unit.cli.conditions import History, Project, flip_bit

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from laminar_dagster.cli import validate
-from laminar_dagster.cli.adapters import Adapters
 from laminar_dagster.core.errors import InvalidConfig, SourceUnavailable, StoreUnavailable
 from laminar_dagster.core.ids import SourceId
+from laminar_dagster.runtime.adapters import Adapters
 from laminar_dagster.testing.memory_pipeline import (
     MemoryLog,
     MemorySink,

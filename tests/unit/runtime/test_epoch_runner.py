@@ -21,7 +21,7 @@ from laminar_dagster.core.errors import (
 )
 from laminar_dagster.core.ids import EpochNumber, SinkId
 from laminar_dagster.core.plan import EpochPlan
-from laminar_dagster.core.ports import EpochOutput, ObjectStore
+from laminar_dagster.core.ports import EpochOutput, ObjectStore, Violation
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.survey import survey
@@ -108,8 +108,8 @@ def test_sources_are_told_last_and_only_of_the_newest(world: World, store: Objec
 # --- the gate -----------------------------------------------------------------------------------
 
 
-def refuse(plan: EpochPlan, output: EpochOutput) -> None:
-    raise GateFailed(plan.epoch, "contract", "a column is null")
+def refuse(_plan: EpochPlan) -> tuple[Violation, ...]:
+    return (Violation("contract", "totals", "a column is null"),)
 
 
 def test_a_failed_gate_publishes_nothing_and_the_epoch_waits(
@@ -117,8 +117,9 @@ def test_a_failed_gate_publishes_nothing_and_the_epoch_waits(
 ) -> None:
     pipeline = world.pipeline(store)
     refusing = dataclasses.replace(pipeline, engine=MemoryEngine(store, world.log, refuse))
-    with pytest.raises(GateFailed):
+    with pytest.raises(GateFailed, match="contract: totals: a column is null") as caught:
         EpochRunner(refusing).run()
+    assert caught.value.subject == "totals"
     assert world.table.rows == []
     assert survey(pipeline.checkpoints).newest_epoch == 0
     assert survey(pipeline.checkpoints).unfinished == (1,)
@@ -271,8 +272,9 @@ def test_a_ledger_that_no_history_explains_stops_everything(
 def test_a_slower_attempt_stops(world: World, store: ObjectStore) -> None:
     pipeline = world.pipeline(store)
 
-    def overtaken(plan: EpochPlan, output: EpochOutput) -> None:
+    def overtaken(_plan: EpochPlan) -> tuple[Violation, ...]:
         EpochRunner(pipeline).run()
+        return ()
 
     slow = dataclasses.replace(pipeline, engine=MemoryEngine(store, world.log, overtaken))
     with pytest.raises(EpochTaken) as caught:

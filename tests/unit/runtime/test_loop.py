@@ -19,7 +19,7 @@ from laminar_dagster.core.errors import (
 )
 from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.plan import EpochPlan
-from laminar_dagster.core.ports import EpochOutput
+from laminar_dagster.core.ports import Violation
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.loop import EpochDone, EpochLoop, Event, Retrying, Waiting
 from laminar_dagster.runtime.pipeline import Pipeline
@@ -250,8 +250,8 @@ def test_another_process_or_a_lost_reply_is_looked_at_again(
 
 
 def test_what_cannot_be_retried_ends_the_loop(stage: Stage) -> None:
-    def refuse(plan: EpochPlan, _output: EpochOutput) -> None:
-        raise GateFailed(plan.epoch, "contract", "no")
+    def refuse(_plan: EpochPlan) -> tuple[Violation, ...]:
+        return (Violation("contract", "totals", "no"),)
 
     stage.arrive(1)()
     stage.changes["engine"] = MemoryEngine(stage.store, stage.world.log, refuse)

@@ -9,6 +9,7 @@ import pytest
 
 from laminar_dagster.core.errors import ObjectMissing
 from laminar_dagster.core.ids import OperatorId, SinkId
+from laminar_dagster.core.ports import Violation
 from laminar_dagster.spark.reports import sort_out
 
 
@@ -99,4 +100,4 @@ def test_files_of_a_sink_are_in_the_order_of_their_names() -> None:
 
     reports = sort_out([staged("b"), staged("a")])
     assert [file.path[-1] for file in reports.staged[SinkId("out")]] == ["a", "b"]
-    assert reports.broken == ("v: b is odd",)
+    assert reports.broken == (Violation("contract", "v", "b is odd"),)

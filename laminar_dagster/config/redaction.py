@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-HIDDEN: Final = "***"
+from laminar_dagster.config.variables import HIDDEN
 
 # Shorter values would blot out ordinary words.
 _SHORTEST: Final = 6

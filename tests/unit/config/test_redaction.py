@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from laminar_dagster.cli.secrets import redact
+from laminar_dagster.config.redaction import redact
 
 CANARY = "canary-4f9c2b7e1d"
 
