@@ -205,6 +205,11 @@ class Source(Protocol):
         """Its name within the pipeline."""
         ...
 
+    @property
+    def address(self) -> str:
+        """Where it is, as a URL without secrets: the same for everybody who uses it."""
+        ...
+
     def plan(
         self,
         previous: SourcePlan | None,
@@ -335,6 +340,11 @@ class Sink(Protocol):
     @property
     def sink_id(self) -> SinkId:
         """Its name within the pipeline."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """Where it is, as a URL without secrets: the same for everybody who uses it."""
         ...
 
     def ledger(self) -> EpochNumber | None:

@@ -137,6 +137,11 @@ class DeltaSink:
         """Its name within the pipeline."""
         return self._sink_id
 
+    @property
+    def address(self) -> str:
+        """The table's folder."""
+        return f"file://{self._folder}" if self._folder else self._location
+
     def __repr__(self) -> str:
         """The sink and its place, without the storage options."""
         return f"DeltaSink({self._sink_id!r}, {self._location!r})"

@@ -161,6 +161,11 @@ class SqliteSink:
         """Its name within the pipeline."""
         return self._sink_id
 
+    @property
+    def address(self) -> str:
+        """The database's file, and the table."""
+        return f"sqlite://{self._path}/{self._table}"
+
     def __repr__(self) -> str:
         """The sink, its file and its table."""
         return f"SqliteSink({self._sink_id!r}, {str(self._path)!r}, {self._table!r})"

@@ -99,6 +99,11 @@ class FileSource:
         return self._source_id
 
     @property
+    def address(self) -> str:
+        """The folder, or the one file."""
+        return f"file://{self._directory.root}"
+
+    @property
     def schema(self) -> pa.Schema:
         """The declared columns, as the reader hands them out."""
         return self._schema

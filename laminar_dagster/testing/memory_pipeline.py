@@ -88,6 +88,7 @@ class MemorySource:
 
     log: MemoryLog
     source_id: SourceId = NUMBERS
+    address: str = "memory://log"
     acknowledged: tuple[SourcePosition, ...] = ()
 
     def identity(self) -> SourceIdentity:
@@ -281,6 +282,7 @@ class MemorySink:
 
     table: MemoryTable
     sink_id: SinkId = TABLE
+    address: str = "memory://table"
 
     def ledger(self) -> EpochNumber | None:
         """The table's."""

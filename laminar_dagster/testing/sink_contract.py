@@ -105,6 +105,8 @@ class SinkContract:
         """To ask is not to write."""
         sink = place.open(TABLE, "append")
         assert sink.sink_id == TABLE
+        assert "://" in sink.address
+        assert sink.address == place.open(TABLE, "append").address
         assert sink.ledger() is None
         assert sink.ledger() is None
         assert place.read(TABLE) == []

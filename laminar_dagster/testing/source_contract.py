@@ -86,6 +86,11 @@ class SourceContract:
         """No record, nothing to read."""
         assert _is_empty(stream.open().plan(None, (), NO_LIMIT, CLOCK))
 
+    def test_everybody_calls_the_place_the_same(self, stream: SourceStream) -> None:
+        """So that what one pipeline writes is known as what another reads."""
+        assert stream.open().address == stream.open().address
+        assert "://" in stream.open().address
+
     def test_planning_is_repeatable(self, stream: SourceStream) -> None:
         """Two processes that plan the same moment plan the same."""
         stream.append(range(10))

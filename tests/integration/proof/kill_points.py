@@ -118,6 +118,10 @@ class _KillingSink:
     def sink_id(self) -> SinkId:
         return self.inner.sink_id
 
+    @property
+    def address(self) -> str:
+        return self.inner.address
+
     def ledger(self) -> EpochNumber | None:
         return self.inner.ledger()
 
@@ -146,6 +150,10 @@ class _BlockedSink:
     @property
     def sink_id(self) -> SinkId:
         return self.inner.sink_id
+
+    @property
+    def address(self) -> str:
+        return self.inner.address
 
     def ledger(self) -> EpochNumber | None:
         return self.inner.ledger()
