@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from laminar_dagster.orchestration.checkpoints import build_project_defs
+from laminar_dagster.orchestration.pipeline_defs import build_project_defs
 
 defs = build_project_defs(Path(__file__).parent)

@@ -7,7 +7,6 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,10 +34,6 @@ def start_spark(settings: Mapping[str, str]) -> Any:
     with _without_noise():
         from laminar_dagster.spark.session import open_session
 
-        # In the main thread Spark takes Ctrl-C for itself, in the middle of its start.
-        with ThreadPoolExecutor(1, thread_name_prefix="spark-start") as starter:
-            starter.submit(open_session, settings).result()
-        # A session is active in the thread that asked for it.
         return open_session(settings)
 
 

@@ -16,7 +16,7 @@ from laminar_dagster.cli.pipelines import find_model, open_pipeline, pipeline_ar
 from laminar_dagster.cli.progress import live_line
 from laminar_dagster.cli.tables import Block, Column, Line, Table
 from laminar_dagster.config.model import PipelineModel
-from laminar_dagster.core.errors import NonDeterministicOperator
+from laminar_dagster.core.errors import NotReproduced
 from laminar_dagster.core.ids import MAX_EPOCH, EpochNumber
 from laminar_dagster.runtime.rerun import Difference, Rerun, rerun
 from laminar_dagster.runtime.survey import newest_manifest, survey
@@ -56,7 +56,7 @@ def command(ctx: click.Context, pipeline: str | None, epochs: tuple[int, ...]) -
             found.append(rerun(opened, epoch))
     output_of(ctx).result(lambda: _document(found, model), lambda: _blocks(found, model))
     is_identical = all(each.is_identical for each in found)
-    return 0 if is_identical else NonDeterministicOperator.exit_code
+    return 0 if is_identical else NotReproduced.exit_code
 
 
 def views_that_differ(found: Rerun, model: PipelineModel) -> list[str]:

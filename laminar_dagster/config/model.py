@@ -194,6 +194,7 @@ class PipelineModel:
     Attributes:
         views: In an order in which each comes after those it reads.
         fingerprint: Changes when and only when what is computed may change.
+        written_spark: The settings of Spark as written, ``${NAME}`` not filled in.
         warnings: What was allowed although it is doubtful, such as ``determinism: warn``.
     """
 
@@ -204,3 +205,4 @@ class PipelineModel:
     contracts: tuple[Contract, ...]
     fingerprint: str
     warnings: tuple[str, ...] = ()
+    written_spark: Mapping[str, str] = field(default_factory=dict, repr=False)

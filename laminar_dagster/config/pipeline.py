@@ -17,6 +17,7 @@ from laminar_dagster.config.strict_yaml import read_model
 from laminar_dagster.config.units import parse_duration, parse_size
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.ids import OperatorId, PipelineName, SinkId, SourceId
+from laminar_dagster.core.ports import Admission
 
 FOLDER: Final = "dbt_like_configs"
 MAX_BUCKETS: Final = 65_536
@@ -79,6 +80,11 @@ class EpochConfig(msgspec.Struct, frozen=True, kw_only=True):
     def byte_limit(self) -> int:
         """``max_bytes`` as a number."""
         return parse_size(self.max_bytes)
+
+    @property
+    def admission(self) -> Admission:
+        """The limits as a source takes them."""
+        return Admission(self.max_records, self.byte_limit)
 
     @property
     def longest_wait(self) -> timedelta:

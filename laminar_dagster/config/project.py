@@ -45,8 +45,10 @@ def load_project(
     project: Path,
     environment: Mapping[str, str] = os.environ,
     connectors: Connectors | None = None,
+    *,
+    builds_contracts: bool = True,
 ) -> tuple[PipelineModel, ...]:
-    """Load every pipeline of a project, by name.
+    """Load every pipeline of a project, by name. The arguments are those of ``load_pipeline``.
 
     Raises:
         InvalidPipeline: Lists every mistake of every pipeline.
@@ -55,7 +57,10 @@ def load_project(
     models: list[PipelineModel] = []
     for folder in find_pipelines(project):
         try:
-            models.append(load_pipeline(folder, environment, connectors))
+            model = load_pipeline(
+                folder, environment, connectors, builds_contracts=builds_contracts
+            )
+            models.append(model)
         except InvalidConfig as error:
             report.add_error(error)
     report.raise_if_any()
@@ -131,6 +136,7 @@ class _Loader:
             tuple(contracts),
             mark,
             tuple(report.warnings),
+            spark,
         )
 
     def _config(self, files: PipelineFiles) -> tuple[PipelineConfig | None, Mapping[str, str]]:

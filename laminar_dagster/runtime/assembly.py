@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,9 +12,11 @@ from laminar_dagster.config.connectors import Connectors
 from laminar_dagster.config.definition import define
 from laminar_dagster.config.model import PipelineModel, SinkTable, SourceTable
 from laminar_dagster.config.pipeline import PipelineConfig
-from laminar_dagster.core.errors import InvalidConfig
-from laminar_dagster.core.ids import PipelineName
-from laminar_dagster.core.ports import Admission, Sink, Source
+from laminar_dagster.core.errors import InvalidConfig, InvalidState
+from laminar_dagster.core.ids import CheckpointId, PipelineName
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.core.ports import Engine, EpochOutput, ObjectStore, Sink, Source
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.collector import Retention
 from laminar_dagster.runtime.pipeline import Pipeline
@@ -39,21 +42,19 @@ def known_connectors() -> Connectors:
     return Connectors(sources=dict.fromkeys(SOURCES, ("*",)), sinks=dict.fromkeys(SINKS, ("*",)))
 
 
-def assemble(model: PipelineModel, project: Path, session: SessionFactory) -> Pipeline:
+def assemble(model: PipelineModel, project: Path, session: SessionFactory | None) -> Pipeline:
     """Put a pipeline together.
 
     Args:
         model: What its author wrote.
         project: Where relative paths begin.
-        session: Gives the Spark session, when the first epoch is computed.
+        session: Gives the Spark session, when the first epoch is computed; None for a pipeline
+            that only commits, and loads no Spark.
 
     Raises:
         InvalidConfig: An option is wrong, or a connector unknown.
         ConditionsIgnored: The store cannot hold checkpoints.
     """
-    # Imported here: what only looks at checkpoints does not need Spark.
-    from laminar_dagster.spark.engine import SparkEngine
-
     config = model.config
     store = open_store(config.store, project)
     store.probe()
@@ -62,18 +63,49 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory) -> Pi
         name=config.name,
         fingerprint=model.fingerprint,
         checkpoints=CheckpointStore(store),
-        engine=SparkEngine(
-            model=model,
-            store=store,
-            sources={source.source_id: source for source in sources},
-            session=session,
-        ),
+        engine=_engine(model, store, sources, session),
         sources=sources,
         sinks=tuple(build_sink(table, project, config.name) for table in model.sinks),
         definition=define(model),
-        limits=Admission(config.epoch.max_records, config.epoch.byte_limit),
+        limits=config.epoch.admission,
         retention=Retention.of(config.retention),
     )
+
+
+def _engine(
+    model: PipelineModel,
+    store: ObjectStore,
+    sources: tuple[Source, ...],
+    session: SessionFactory | None,
+) -> Engine:
+    if session is None:
+        return NoEngine(model.config.name)
+    # Imported here: it takes a second.
+    from laminar_dagster.spark.engine import SparkEngine
+
+    return SparkEngine(
+        model=model,
+        store=store,
+        sources={source.source_id: source for source in sources},
+        session=session,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NoEngine:
+    """Of a pipeline that only commits."""
+
+    pipeline: PipelineName
+
+    def compute(
+        self, plan: EpochPlan, parent: CheckpointManifest | None, attempt: CheckpointId
+    ) -> EpochOutput:
+        """Refuse."""
+        raise InvalidState(f"pipeline {self.pipeline}", "opened to commit", "compute an epoch")
+
+    def mistakes(self) -> tuple[InvalidConfig, ...]:
+        """Nobody looked."""
+        return ()
 
 
 def build_source(table: SourceTable, config: PipelineConfig, project: Path) -> Source:

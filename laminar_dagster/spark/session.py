@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 SessionFactory = Callable[[], SparkSession]
@@ -44,9 +48,19 @@ def open_session(settings: Mapping[str, str] = {}) -> SparkSession:
     builder = SparkSession.builder
     for key, value in {**_DEFAULTS, **settings}.items():
         builder = builder.config(key, value)
+    # In the main thread Spark takes Ctrl-C for itself, in the middle of its start.
+    with ThreadPoolExecutor(1, thread_name_prefix="spark-start") as starter:
+        starter.submit(builder.getOrCreate).result()
+    # A session is active in the thread that asked for it.
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def interrupt(session: SparkSession) -> None:
+    """Stop what the session is computing: whoever asked for it no longer waits."""
+    with contextlib.suppress(PySparkException, Py4JError):
+        session.interruptAll()
 
 
 def _open_remote_session(remote: str, settings: Mapping[str, str]) -> SparkSession:

@@ -17,7 +17,7 @@
         ├── RefusedError     going on would lose or duplicate data             exit 3
         │   └── RetentionExpired   SlotNotFound   SeekFailed   SourceReplaced   LedgerMismatch
         │       OperatorMismatch   NonDeterministicOperator   ConditionsIgnored   EpochOutOfOrder
-        │       StateIncompatible   PipelineChanged   AlreadyReplayed
+        │       StateIncompatible   PipelineChanged   AlreadyReplayed   NotReproduced
         ├── IntegrityError   bytes are missing, damaged or not what they say   exit 4
         │   └── MalformedDocument   UnsupportedVersion   InvalidManifest   ChecksumMismatch
         │       ObjectMissing   DeltaWithoutBase   RestoreFailed   AllCheckpointsCorrupt
@@ -76,6 +76,7 @@ from laminar_dagster.core.errors.refusals import (
     InvalidState,
     LedgerMismatch,
     NonDeterministicOperator,
+    NotReproduced,
     OperatorMismatch,
     PipelineChanged,
     RefusedError,
@@ -139,6 +140,7 @@ __all__ = [
     "ManifestWriteFailed",
     "NoCheckpointAvailable",
     "NonDeterministicOperator",
+    "NotReproduced",
     "ObjectExists",
     "ObjectMissing",
     "OperatorMismatch",

@@ -253,6 +253,21 @@ class NonDeterministicOperator(RefusedError):
 
 
 @dataclass(eq=False)
+class NotReproduced(RefusedError):
+    """A committed epoch was run again and came out otherwise. Nothing was published."""
+
+    epoch: int
+    difference: str
+
+    kind = "not_reproduced"
+    text = "epoch {epoch} came out otherwise than it was committed: {difference}"
+    hint = (
+        "what is committed stays; look for a view that depends on more than its input, or for a "
+        "source whose records have changed"
+    )
+
+
+@dataclass(eq=False)
 class ConditionsIgnored(RefusedError):
     """The store lets a second conditional write through, so it cannot hold checkpoints."""
 

@@ -1,0 +1,120 @@
+"""Column lineage: which columns of its inputs each column of a view is computed from.
+
+One level deep: a view is traced to the sources and views that it reads, through the queries nested
+in it. What only decides which rows there are does not count: a WHERE, a HAVING, and the keys and
+the window of a group for its aggregates. ``COUNT(*)`` is computed from no column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from laminar_dagster.config.mistakes import Report
+from laminar_dagster.config.model import (
+    PipelineModel,
+    Relation,
+    Select,
+    TableInput,
+    UnionAll,
+    WindowAggregate,
+)
+from laminar_dagster.config.sql.dialect import parse_expression
+from laminar_dagster.config.sql.expressions import Clause, Expressions
+from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
+from laminar_dagster.config.sql.scope import Output, Scope
+from laminar_dagster.config.sql.text import SqlText
+
+
+class InputColumn(NamedTuple):
+    """A column of a source or view, both as they are declared."""
+
+    relation: str
+    column: str
+
+
+Lineage = Mapping[str, Mapping[str, tuple[InputColumn, ...]]]
+_Origins = Mapping[str, frozenset[InputColumn]]
+
+
+def column_lineage(model: PipelineModel) -> Lineage:
+    """For each view, in order, and each of its columns, in order: what it is computed from, sorted.
+
+    An expression that cannot be read counts as computed from every column of its input: rather
+    one too many.
+    """
+    tables: dict[str, Sequence[str]] = {
+        str(each.source_id): [column.name for column in each.columns] for each in model.sources
+    }
+    tables |= {str(each.name): each.columns for each in model.views}
+    return {
+        str(view.name): {
+            column: tuple(sorted(origins)) for column, origins in _trace(view.query, tables).items()
+        }
+        for view in model.views
+    }
+
+
+def _trace(relation: Relation, tables: Mapping[str, Sequence[str]]) -> _Origins:
+    """What each column of a relation is computed from."""
+    match relation:
+        case TableInput(name):
+            return {each: frozenset({InputColumn(name, each)}) for each in tables[name]}
+        case Select():
+            inside = _trace(relation.source, tables)
+            return {each.name: _origins(each.sql, inside) for each in relation.columns}
+        case WindowAggregate():
+            group = _trace_group(relation, _trace(relation.source, tables))
+            return {each.name: _origins(each.sql, group) for each in relation.columns}
+        case UnionAll(parts):
+            traced = [_trace(part, tables) for part in parts]
+            by_position = zip(*(each.values() for each in traced), strict=True)
+            return {
+                name: frozenset().union(*origins)
+                for name, origins in zip(traced[0], by_position, strict=True)
+            }
+
+
+def _trace_group(query: WindowAggregate, inside: _Origins) -> _Origins:
+    """What keys, aggregates and the edges of the window are computed from."""
+    time = _origins(query.window.time, inside)
+    return {
+        **dict.fromkeys(WINDOW_COLUMNS, time),
+        **{each.name: _origins(each.sql, inside) for each in query.keys},
+        **{each.name: _origins(each.argument, inside) for each in query.aggregates},
+    }
+
+
+def _origins(text: str | None, inside: _Origins) -> frozenset[InputColumn]:
+    """What an expression over some columns is computed from; None is the ``*`` of COUNT."""
+    mentioned = () if text is None else _columns_of(text, tuple(inside))
+    return frozenset().union(*(inside[name] for name in mentioned))
+
+
+def _columns_of(text: str, known: tuple[str, ...]) -> Collection[str]:
+    """The columns that an expression mentions, as they are declared."""
+    report = Report()
+    scope = _Watched(known)
+    for statement in SqlText("", text).statements(report):
+        try:
+            tree = parse_expression(statement.tokens, text)
+        except Exception:
+            # sqlglot fails in many ways on what is no SQL.
+            report.add("", "it cannot be read")
+            break
+        Expressions(statement, "", report).check(tree, scope, Clause("SELECT"))
+    return known if report.mistakes else scope.found
+
+
+class _Watched(Scope):
+    """Keeps the columns that were asked for. A query's model has no qualified names."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        super().__init__("", Output(columns), "the input")
+        self.found: set[str] = set()
+
+    def resolve(self, parts: Sequence[str]) -> tuple[int, str] | None:
+        resolved = super().resolve(parts)
+        if resolved is not None:
+            self.found.add(resolved[1])
+        return resolved

@@ -1,0 +1,207 @@
+"""The asset checks of a pipeline: what blocks an epoch, and what only warns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import dagster as dg
+
+from laminar_dagster.config.redaction import redact
+from laminar_dagster.core import gate
+from laminar_dagster.core.errors import GateFailed, LaminarError
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.orchestration.asset_specs import PLAN, STATE
+from laminar_dagster.orchestration.stream import Stream
+from laminar_dagster.runtime.backlog import Backlog, SourceBacklog
+from laminar_dagster.runtime.checkpoints import CheckpointStore
+
+CONTRACT: Final = "contract"
+ACCOUNTING: Final = "record_accounting"
+CONTIGUITY: Final = "offset_contiguity"
+LAG: Final = "lag"
+STATE_GROWTH: Final = "state_growth"
+RETENTION: Final = "retention"
+
+# So far back does a check of growth look.
+_LOOK_BACK: Final = 10
+# Below this, state grows and shrinks with every window.
+_SMALL_STATE: Final = 16 * 1024 * 1024
+
+
+def epoch_checks(stream: Stream) -> list[dg.AssetCheckSpec]:
+    """What is checked whenever an epoch is computed."""
+    plan, state = stream.names.asset(PLAN), stream.names.asset(STATE)
+    contracts = [
+        dg.AssetCheckSpec(
+            CONTRACT,
+            asset=stream.names.asset(each.view),
+            description=f"Every row is as the contract says: {each.place}",
+            blocking=True,
+        )
+        for each in stream.model.contracts
+    ]
+    return [
+        *contracts,
+        dg.AssetCheckSpec(
+            ACCOUNTING,
+            asset=state,
+            description="read = processed + filtered + dead-lettered + late, in every view.",
+            blocking=True,
+        ),
+        dg.AssetCheckSpec(
+            CONTIGUITY,
+            asset=plan,
+            description="Every range begins where the last epoch ended, and was read to its end.",
+            blocking=True,
+        ),
+        dg.AssetCheckSpec(
+            LAG, asset=plan, description="Not more waits than a few epochs take. Warns only."
+        ),
+        dg.AssetCheckSpec(
+            RETENTION,
+            asset=plan,
+            description="The sources still hold what the oldest checkpoint kept has read, so that "
+            "every epoch since can be run again. Warns only.",
+        ),
+        dg.AssetCheckSpec(
+            STATE_GROWTH,
+            asset=state,
+            description="The state does not grow without end. Warns only.",
+        ),
+    ]
+
+
+def refused(stream: Stream, error: GateFailed) -> dg.AssetCheckResult:
+    """The check that an epoch did not pass."""
+    names = {
+        gate.CONTRACT: (stream.names.asset(error.subject or STATE), CONTRACT),
+        gate.RECORD_ACCOUNTING: (stream.names.asset(STATE), ACCOUNTING),
+        gate.OFFSET_CONTIGUITY: (stream.names.asset(PLAN), CONTIGUITY),
+    }
+    asset, name = names[error.check]
+    return dg.AssetCheckResult(
+        passed=False,
+        asset_key=asset,
+        check_name=name,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=redact(error.reason),
+        metadata={"epoch": int(error.epoch), "reason": redact(error.reason)},
+    )
+
+
+def results(
+    stream: Stream,
+    plan: EpochPlan,
+    manifest: CheckpointManifest,
+    backlog: Backlog,
+    checkpoints: CheckpointStore,
+) -> Iterator[dg.AssetCheckResult]:
+    """The checks of an epoch that passed its gate."""
+    epoch = int(plan.epoch)
+    state, plan_key = stream.names.asset(STATE), stream.names.asset(PLAN)
+    for contract in stream.model.contracts:
+        asset = stream.names.asset(contract.view)
+        yield _result(asset, CONTRACT, True, "every row is as the contract says", epoch=epoch)
+    counts = manifest.counts
+    yield _result(
+        state,
+        ACCOUNTING,
+        counts.is_balanced,
+        "every record ended in one place",
+        epoch=epoch,
+        **{name: getattr(counts, name) for name in counts.__struct_fields__},
+    )
+    ranges = sum(len(source.ranges) for source in plan.sources)
+    yield _result(plan_key, CONTIGUITY, True, "no gap, no overlap", epoch=epoch, ranges=ranges)
+    yield _lag(stream, backlog, epoch)
+    yield _retention(stream, manifest, checkpoints)
+    yield _growth(stream, manifest, checkpoints)
+
+
+def _lag(stream: Stream, backlog: Backlog, epoch: int) -> dg.AssetCheckResult:
+    limit = stream.model.config.checks.max_epochs_behind
+    behind = {each.source_id: _epochs_behind(stream, each) for each in backlog.sources}
+    unknown = [str(each.source_id) for each in backlog.sources if each.error]
+    most = max(behind.values(), default=0)
+    told = f"{most} epochs would take what waits; {limit} are allowed"
+    if unknown:
+        told += f"; not known of {', '.join(unknown)}"
+    metadata = {f"epochs_behind/{name}": count for name, count in behind.items()}
+    return _result(
+        stream.names.asset(PLAN), LAG, most <= limit and not unknown, told, epoch=epoch, **metadata
+    )
+
+
+def _epochs_behind(stream: Stream, source: SourceBacklog) -> int:
+    if not source.amount:
+        return 0
+    epoch = stream.model.config.epoch
+    limit = epoch.max_records if source.unit == "records" else epoch.byte_limit
+    return max(math.ceil(source.amount / limit), 2 if source.exceeds_epoch else 1)
+
+
+def _retention(
+    stream: Stream, manifest: CheckpointManifest, checkpoints: CheckpointStore
+) -> dg.AssetCheckResult:
+    """Whether the oldest epoch that can be gone back to could still be read again."""
+    kept = _look_back(manifest, checkpoints, stream.model.config.retention.checkpoints)
+    oldest = checkpoints.plan(kept[-1].epoch)
+    problems = []
+    sources = {source.source_id: source for source in stream.adapters.sources}
+    for part in oldest.sources if oldest else ():
+        try:
+            if part.source_id in sources:
+                sources[part.source_id].verify(part)
+        except LaminarError as error:
+            problems.append(redact(str(error)))
+    told = "; ".join(problems) or f"the sources hold all that was read since epoch {kept[-1].epoch}"
+    key = stream.names.asset(PLAN)
+    return _result(key, RETENTION, not problems, told, oldest_epoch=int(kept[-1].epoch))
+
+
+def _growth(
+    stream: Stream, manifest: CheckpointManifest, checkpoints: CheckpointStore
+) -> dg.AssetCheckResult:
+    before = _look_back(manifest, checkpoints, _LOOK_BACK)[-1]
+    then, now = before.total_size_bytes, manifest.total_size_bytes
+    allowed = stream.model.config.checks.max_state_growth
+    growth = now / max(then, _SMALL_STATE)
+    return _result(
+        stream.names.asset(STATE),
+        STATE_GROWTH,
+        growth <= allowed,
+        f"{now:,} bytes; {then:,} at epoch {before.epoch}",
+        state_bytes=now,
+        growth=round(growth, 3),
+    )
+
+
+def _look_back(
+    manifest: CheckpointManifest, checkpoints: CheckpointStore, count: int
+) -> list[CheckpointManifest]:
+    """A checkpoint and those before it, as far as they are kept, the newest first."""
+    found = [manifest]
+    while len(found) < count and (above := found[-1].previous_checkpoint_id):
+        before = checkpoints.manifest(above)
+        if before is None:
+            break
+        found.append(before)
+    return found
+
+
+def _result(
+    asset: dg.AssetKey, name: str, passed: bool, description: str, **metadata: int | float
+) -> dg.AssetCheckResult:
+    blocking = name in (CONTRACT, ACCOUNTING, CONTIGUITY)
+    severity = dg.AssetCheckSeverity.ERROR if blocking else dg.AssetCheckSeverity.WARN
+    return dg.AssetCheckResult(
+        passed=passed,
+        asset_key=asset,
+        check_name=name,
+        severity=severity,
+        description=description,
+        metadata=metadata,
+    )

@@ -1,0 +1,64 @@
+"""Errors as Dagster shows them: by name, with what to do, without a secret in them."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Iterator
+from typing import Final
+
+import dagster as dg
+
+from laminar_dagster.config.redaction import redact
+from laminar_dagster.core.errors import EpochWaits, LaminarError, RetryError, UnknownOutcome
+from laminar_dagster.orchestration.metadata import error_metadata
+from laminar_dagster.orchestration.names import ERROR_TAG
+
+_RETRIES: Final = 3
+_FIRST_PAUSE: Final = 2.0
+
+
+@contextlib.contextmanager
+def named_failures(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Iterator[None]:
+    """Turn whatever goes wrong into a failure that says what it is.
+
+    The run is tagged with the kind of the error, so that runs can be filtered by it and sensors
+    know whether trying again could help. A service that is away is waited for, a few times.
+    """
+    try:
+        yield
+    except LaminarError as error:
+        context.instance.add_run_tags(context.run_id, {ERROR_TAG: error.kind})
+        if may_pass(error) and context.retry_number < _RETRIES:
+            pause = _FIRST_PAUSE * 2**context.retry_number
+            context.log.warning("error[%s]: %s; again in %.0f s", error.kind, told(error), pause)
+            raise dg.RetryRequested(_RETRIES, pause) from None
+        raise failure_of(error) from None
+    except (dg.Failure, dg.RetryRequested):
+        raise
+    except Exception as error:
+        # A traceback of somebody else's code may quote an address with a password in it.
+        context.instance.add_run_tags(context.run_id, {ERROR_TAG: "internal"})
+        text = redact("".join(traceback.format_exception(error)))
+        raise dg.Failure(f"error[internal]: {text}", allow_retries=False) from None
+
+
+def may_pass(error: LaminarError) -> bool:
+    """Whether the same call may succeed later, without anybody changing anything."""
+    return isinstance(error, RetryError | UnknownOutcome) and not isinstance(error, EpochWaits)
+
+
+def failure_of(error: LaminarError) -> dg.Failure:
+    """An error as the failure of a step."""
+    fields = {name: redact(str(value)) for name, value in error.context().items()}
+    advice = redact(error.advice())
+    metadata = error_metadata(error, {**fields, "what_to_do": advice})
+    description = f"error[{error.kind}]: {told(error)}"
+    if advice:
+        description += f"\n{advice}"
+    return dg.Failure(description, metadata=metadata, allow_retries=False)
+
+
+def told(error: LaminarError) -> str:
+    """What happened."""
+    return redact(str(error))

@@ -1,0 +1,239 @@
+"""What plans and manifests say, as metadata: numbers, which Dagster plots, and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import dagster as dg
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.core.ids import SinkId
+from laminar_dagster.core.manifest import CheckpointManifest, FileEntry
+from laminar_dagster.core.offsets import describe_position, lane_of
+from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.runtime.backlog import Backlog, distance
+from laminar_dagster.runtime.epoch import StepTaken
+from laminar_dagster.runtime.rerun import Rerun
+
+Metadata = dict[str, dg.MetadataValue]
+Row = Mapping[str, str | int | float | bool]
+
+# A page of Dagster shows so many; `laminar epochs show` shows all.
+_MOST_ROWS: Final = 200
+_UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def plan_metadata(plan: EpochPlan) -> Metadata:
+    """What an epoch reads: the range of every partition, idle ones, losses that were accepted."""
+    idle = {(source.source_id, lane_of(each)) for source in plan.sources for each in source.idle}
+    rows: list[Row] = []
+    for source in plan.sources:
+        for part in source.ranges:
+            lane, start = describe_position(part.start)
+            _, end = describe_position(part.end)
+            rows.append(
+                {
+                    "source": str(source.source_id),
+                    "partition": lane,
+                    "from": start,
+                    "to": end,
+                    "amount": distance(part),
+                    "idle": (source.source_id, lane_of(part.start)) in idle,
+                }
+            )
+    gaps: list[Row] = [
+        {
+            "source": str(source.source_id),
+            "partition": describe_position(gap.lost.start)[0],
+            "lost from": describe_position(gap.lost.start)[1],
+            "up to": describe_position(gap.lost.end)[1],
+            "reason": gap.reason,
+        }
+        for source in plan.sources
+        for gap in source.gaps
+    ]
+    return {
+        "epoch": dg.MetadataValue.int(int(plan.epoch)),
+        "clock": dg.MetadataValue.timestamp(plan.clock),
+        "fingerprint": dg.MetadataValue.text(plan.fingerprint),
+        "parent": dg.MetadataValue.text(plan.parent.checkpoint_id if plan.parent else "none"),
+        "partitions_with_data": dg.MetadataValue.int(
+            sum(not part.is_empty for source in plan.sources for part in source.ranges)
+        ),
+        "partitions_idle": dg.MetadataValue.int(len(idle)),
+        **_table("ranges", rows),
+        **_table("gaps", gaps),
+    }
+
+
+def manifest_metadata(manifest: CheckpointManifest) -> Metadata:
+    """The dossier of a checkpoint."""
+    counts = manifest.counts
+    seconds = (manifest.completed_at - manifest.started_at).total_seconds()
+    found: Metadata = {
+        "epoch": dg.MetadataValue.int(int(manifest.epoch)),
+        "checkpoint": dg.MetadataValue.text(manifest.checkpoint_id),
+        "previous_checkpoint": dg.MetadataValue.text(manifest.previous_checkpoint_id or "none"),
+        "prepared_at": dg.MetadataValue.timestamp(manifest.completed_at),
+        "fingerprint": dg.MetadataValue.text(manifest.fingerprint),
+        "plan_sha256": dg.MetadataValue.text(manifest.plan_checksum),
+        "records_read": dg.MetadataValue.int(counts.read),
+        "records_processed": dg.MetadataValue.int(counts.processed),
+        "records_filtered": dg.MetadataValue.int(counts.filtered),
+        "records_dead_lettered": dg.MetadataValue.int(counts.dead_lettered),
+        "records_late": dg.MetadataValue.int(counts.late),
+        "rows_out": dg.MetadataValue.int(sum(rows_of(each.files) for each in manifest.sinks)),
+        "state_bytes": dg.MetadataValue.int(manifest.total_size_bytes),
+        "state_files": dg.MetadataValue.int(
+            sum(len(entry.partitions) for entry in manifest.operators)
+        ),
+    }
+    if seconds > 0:
+        found["records_per_second"] = dg.MetadataValue.float(round(counts.read / seconds, 3))
+    if manifest.watermark is not None:
+        found["watermark"] = dg.MetadataValue.timestamp(moment(manifest.watermark))
+    positions: list[Row] = [
+        {
+            "source": str(entry.source_id),
+            "partition": describe_position(position)[0],
+            "position": describe_position(position)[1],
+            "watermark": _spelled(entry.watermarks[i] if i < len(entry.watermarks) else None),
+        }
+        for entry in manifest.sources
+        for i, position in enumerate(entry.positions)
+    ]
+    letters: list[Row] = [
+        {
+            "source": str(entry.source_id),
+            "dead": rows_of(file for file in entry.files if not layout.is_late_path(file.path)),
+            "late": rows_of(file for file in entry.files if layout.is_late_path(file.path)),
+            "files": len(entry.files),
+        }
+        for entry in manifest.dead_letters
+    ]
+    return {**found, **_table("positions", positions), **_table("dead_letters", letters)}
+
+
+def state_metadata(manifest: CheckpointManifest) -> Metadata:
+    """The state of every operator, and every file of it."""
+    rows: list[Row] = [
+        {
+            "operator": str(entry.operator_id),
+            "file": part.path,
+            "bytes": part.size_bytes,
+            "rows": part.rows if part.rows is not None else -1,
+            "epoch": int(manifest.origin_of(part).epoch),
+            "sha256": part.sha256,
+        }
+        for entry in manifest.operators
+        for part in entry.partitions
+    ]
+    return {
+        "state_bytes": dg.MetadataValue.int(manifest.total_size_bytes),
+        "state_files": dg.MetadataValue.int(len(rows)),
+        "state_bytes_written": dg.MetadataValue.int(
+            sum(
+                part.size_bytes
+                for entry in manifest.operators
+                for part in entry.partitions
+                if part.origin is None
+            )
+        ),
+        **_table("files", rows),
+    }
+
+
+def output_metadata(manifest: CheckpointManifest, sinks: Iterable[SinkId]) -> Metadata:
+    """What was staged for sinks: rows, bytes, hashes."""
+    wanted = set(sinks)
+    entries = [entry for entry in manifest.sinks if entry.sink_id in wanted]
+    files: list[Row] = [
+        {
+            "sink": str(entry.sink_id),
+            "file": file.path,
+            "bytes": file.size_bytes,
+            "rows": file.rows,
+            "sha256": file.sha256,
+        }
+        for entry in entries
+        for file in entry.files
+    ]
+    found: Metadata = {}
+    if entries:
+        found["dagster/partition_row_count"] = dg.MetadataValue.int(rows_of(entries[0].files))
+        found["output_sha256"] = dg.MetadataValue.text(entries[0].output_sha256)
+    return {**found, **_table("files", files)}
+
+
+def backlog_metadata(backlog: Backlog, manifest: CheckpointManifest) -> Metadata:
+    """What waits beyond a checkpoint, and how far event time is behind the clock."""
+    found: Metadata = {}
+    for source in backlog.sources:
+        if source.amount is not None and source.unit:
+            found[f"waiting_{source.unit}_{source.source_id}"] = dg.MetadataValue.int(source.amount)
+    if manifest.watermark is not None:
+        behind = (backlog.looked_at - moment(manifest.watermark)).total_seconds()
+        found["event_time_lag_seconds"] = dg.MetadataValue.float(round(behind, 3))
+    return found
+
+
+def duration_metadata(steps: Sequence[StepTaken]) -> Metadata:
+    """How long each step took."""
+    return {
+        f"seconds_{step.name}": dg.MetadataValue.float(round(step.seconds, 4)) for step in steps
+    }
+
+
+def rerun_metadata(done: Rerun) -> Metadata:
+    """What running a committed epoch again has shown."""
+    rows: list[Row] = [
+        {
+            "kind": each.kind,
+            "name": each.name,
+            "committed": each.committed,
+            "again": each.again,
+        }
+        for each in done.differences
+    ]
+    return {
+        "rerun": dg.MetadataValue.text("identical" if done.is_identical else "different"),
+        "hashes_compared": dg.MetadataValue.int(done.compared),
+        **_table("differences", rows),
+    }
+
+
+def error_metadata(error: LaminarError, shown: Mapping[str, str]) -> Metadata:
+    """An error's fields, each as text."""
+    return {
+        "kind": dg.MetadataValue.text(error.kind),
+        **{name: dg.MetadataValue.text(value) for name, value in shown.items() if value},
+    }
+
+
+def rows_of(files: Iterable[FileEntry]) -> int:
+    """How many rows files hold."""
+    return sum(file.rows for file in files)
+
+
+def moment(micros: int) -> datetime:
+    """Microseconds since 1970 as a time."""
+    return _UNIX_EPOCH + timedelta(microseconds=micros)
+
+
+def _spelled(micros: int | None) -> str:
+    return "none yet" if micros is None else moment(micros).isoformat()
+
+
+def _table(name: str, rows: Sequence[Row]) -> Metadata:
+    """Rows as a table; nothing when there are none."""
+    if not rows:
+        return {}
+    found: Metadata = {
+        name: dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows[:_MOST_ROWS]])
+    }
+    if len(rows) > _MOST_ROWS:
+        found[f"{name}_not_shown"] = dg.MetadataValue.int(len(rows) - _MOST_ROWS)
+    return found

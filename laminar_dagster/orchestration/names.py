@@ -1,0 +1,106 @@
+"""What the parts of a pipeline are called in Dagster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import dagster as dg
+
+from laminar_dagster.core.errors import InvalidName
+from laminar_dagster.core.ids import EpochNumber, PipelineName
+
+PIPELINE_TAG: Final = "laminar/pipeline"
+EPOCH_TAG: Final = "laminar/epoch"
+ERROR_TAG: Final = "laminar/error_kind"
+FINGERPRINT_TAG: Final = "laminar/fingerprint"
+
+# Backfills run in the order of their keys, so keys are padded.
+_DIGITS: Final = 12
+_KEY: Final = re.compile(r"[0-9]{12}")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Of one pipeline."""
+
+    pipeline: PipelineName
+
+    @property
+    def group(self) -> str:
+        """The group of its assets, and what its jobs begin with."""
+        return _identifier(self.pipeline)
+
+    @property
+    def partitions(self) -> str:
+        """The set of its epochs."""
+        return f"laminar_{self.group}_epochs"
+
+    @property
+    def pool(self) -> str:
+        """Runs that would get into each other's way share a pool of one."""
+        return f"laminar_{self.group}"
+
+    @property
+    def spark(self) -> str:
+        """The resource that gives its Spark session."""
+        return f"{self.group}_spark"
+
+    def asset(self, name: str) -> dg.AssetKey:
+        """What only this pipeline has: plans, views, state, checkpoints."""
+        return dg.AssetKey([str(self.pipeline), name])
+
+    def job(self, what: str) -> str:
+        """One of its jobs, sensors, schedules or steps."""
+        return f"{self.group}_{what}"
+
+
+def partition_key(epoch: EpochNumber) -> str:
+    """An epoch as the key of a partition."""
+    return f"{epoch:0{_DIGITS}d}"
+
+
+def epoch_of(key: str) -> EpochNumber:
+    """The epoch that the key of a partition stands for.
+
+    Raises:
+        InvalidName: It is no such key.
+    """
+    if not _KEY.fullmatch(key) or int(key) == 0:
+        raise InvalidName("partition", key[:80], f"is not the number of an epoch, {_DIGITS} digits")
+    return EpochNumber(int(key))
+
+
+def epochs_of(keys: Iterable[str]) -> tuple[EpochNumber, ...]:
+    """The epochs of partition keys, the oldest first.
+
+    Raises:
+        InvalidName: Somebody has added a key that is no epoch.
+    """
+    return tuple(sorted(map(epoch_of, keys)))
+
+
+def place_key(address: str, project: Path) -> dg.AssetKey:
+    """What several pipelines may share: a folder, a table, a topic. One place is one asset.
+
+    Args:
+        address: Of a source or sink, as its adapter gives it.
+        project: Paths within it are shown from there on.
+    """
+    scheme, _, rest = address.partition("://")
+    path = PurePosixPath(rest)
+    root = PurePosixPath(project.absolute())
+    path = path.relative_to(root) if path.is_relative_to(root) else path
+    return dg.AssetKey([_readable(part) for part in (scheme, *path.parts) if part != "/"])
+
+
+def _identifier(name: str) -> str:
+    """Dagster's names hold letters, digits and underscores only."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)
+
+
+def _readable(part: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", part)

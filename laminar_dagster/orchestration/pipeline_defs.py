@@ -1,0 +1,98 @@
+"""From pipelines to Dagster's definitions: assets, checks, jobs, sensors, schedules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import dagster as dg
+
+from laminar_dagster.config.model import PipelineModel
+from laminar_dagster.config.project import load_project
+from laminar_dagster.orchestration.asset_specs import source_spec
+from laminar_dagster.orchestration.commit_assets import build_commit_assets
+from laminar_dagster.orchestration.epoch_assets import build_epoch_assets
+from laminar_dagster.orchestration.jobs import build_jobs
+from laminar_dagster.orchestration.prune import build_prune_job, build_prune_schedule
+from laminar_dagster.orchestration.schedules import build_epoch_schedule
+from laminar_dagster.orchestration.sensors import build_commit_sensor, build_epoch_sensor
+from laminar_dagster.orchestration.spark_resource import spark_resource
+from laminar_dagster.orchestration.stream import Stream, require_one_writer
+from laminar_dagster.runtime.assembly import known_connectors
+
+
+def build_project_defs(
+    project: Path, environment: Mapping[str, str] = os.environ
+) -> dg.Definitions:
+    """The definitions of every pipeline that a project describes.
+
+    Raises:
+        InvalidPipeline: Lists every mistake of every pipeline.
+    """
+    # Every process of Dagster loads this: pandera would cost each of them seconds.
+    models = load_project(project, environment, known_connectors(), builds_contracts=False)
+    return build_definitions(*(Stream(model, project) for model in models))
+
+
+def build_pipeline_defs(
+    model: PipelineModel, project: Path, *, spark: dg.ConfigurableResource[object] | None = None
+) -> dg.Definitions:
+    """The definitions of one pipeline.
+
+    Args:
+        model: What its author wrote, from ``load_pipeline``.
+        project: Where relative paths begin.
+        spark: Gives the Spark session in place of the default: anything with a property
+            ``spark_session``, such as dagster-pyspark's ``PySparkResource``.
+
+    Raises:
+        InvalidPipeline: Lists every option that is wrong.
+    """
+    return build_definitions(Stream(model, project), spark=spark)
+
+
+def build_definitions(
+    *streams: Stream, spark: dg.ConfigurableResource[object] | None = None
+) -> dg.Definitions:
+    """The definitions of pipelines that may read what others of them write.
+
+    Raises:
+        InvalidConfig: Two sinks write to one place.
+    """
+    require_one_writer(streams)
+    return dg.Definitions.merge(
+        dg.Definitions(assets=[*_sources(streams).values()]),
+        *(_definitions_of(stream, spark) for stream in streams),
+    )
+
+
+def _sources(streams: tuple[Stream, ...]) -> dict[dg.AssetKey, dg.AssetSpec]:
+    """What is only read. A place that several read is one asset, and so is one that is written."""
+    written = {stream.sink_key(table) for stream in streams for table in stream.model.sinks}
+    return {
+        spec.key: spec
+        for stream in streams
+        for table in stream.model.sources
+        if (spec := source_spec(stream, table)).key not in written
+    }
+
+
+def _definitions_of(
+    stream: Stream, spark: dg.ConfigurableResource[object] | None
+) -> dg.Definitions:
+    config = stream.model.config
+    epoch, commit = build_epoch_assets(stream), build_commit_assets(stream)
+    prune = build_prune_job(stream)
+    schedules = [build_prune_schedule(stream)]
+    if config.schedule is not None:
+        schedules.append(build_epoch_schedule(stream, config.schedule))
+    return dg.Definitions(
+        assets=[epoch, commit],
+        jobs=[*build_jobs(stream, epoch, commit), prune],
+        sensors=[build_epoch_sensor(stream), build_commit_sensor(stream)],
+        schedules=schedules,
+        resources={
+            stream.names.spark: spark or spark_resource(config.spark, stream.model.written_spark)
+        },
+    )

@@ -1,0 +1,114 @@
+"""What Dagster knows of an epoch's runs: which are under way, which failed, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import dagster as dg
+
+from laminar_dagster.core.errors import (
+    DecodeFailed,
+    GateFailed,
+    IntegrityError,
+    LaminarError,
+    RefusedError,
+    UsageError,
+)
+from laminar_dagster.core.ids import EpochNumber
+from laminar_dagster.orchestration.names import (
+    ERROR_TAG,
+    FINGERPRINT_TAG,
+    PIPELINE_TAG,
+    Names,
+    partition_key,
+)
+
+_UNDER_WAY: Final = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+_PARTITION_TAG: Final = "dagster/partition"
+_FIRST_PAUSE: Final = timedelta(seconds=5)
+_LONGEST_PAUSE: Final = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """The runs of one job for one epoch, the newest first."""
+
+    records: tuple[dg.RunRecord, ...]
+
+    @property
+    def count(self) -> int:
+        """How many there were, and are."""
+        return len(self.records)
+
+    @property
+    def under_way(self) -> dg.DagsterRun | None:
+        """The run that is not over yet."""
+        for record in self.records:
+            if record.dagster_run.status in _UNDER_WAY:
+                return record.dagster_run
+        return None
+
+    @property
+    def failure(self) -> str | None:
+        """The kind of the error that the newest run ended with; None when it did not fail."""
+        if not self.records or self.records[0].dagster_run.status != dg.DagsterRunStatus.FAILURE:
+            return None
+        return self.records[0].dagster_run.tags.get(ERROR_TAG, "unknown")
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Of the pipeline that the newest run ran."""
+        return self.records[0].dagster_run.tags.get(FINGERPRINT_TAG) if self.records else None
+
+    def rests_until(self) -> datetime | None:
+        """When to try again after failures: later and later."""
+        if not self.records:
+            return None
+        factor: int = 2 ** min(self.count - 1, 10)
+        pause = min(_FIRST_PAUSE * factor, _LONGEST_PAUSE)
+        newest = self.records[0]
+        ended: float = newest.end_time or newest.update_timestamp.timestamp()
+        return datetime.fromtimestamp(ended, UTC) + pause
+
+
+def attempts_at(instance: dg.DagsterInstance, job: str, epoch: EpochNumber) -> Attempts:
+    """The runs of a job for an epoch."""
+    wanted = dg.RunsFilter(job_name=job, tags={_PARTITION_TAG: partition_key(epoch)})
+    return Attempts(tuple(instance.get_run_records(wanted, limit=100)))
+
+
+def under_way(instance: dg.DagsterInstance, names: Names) -> Iterator[dg.DagsterRun]:
+    """Every run of a pipeline that is not over, whatever it does."""
+    wanted = dg.RunsFilter(statuses=_UNDER_WAY, tags={PIPELINE_TAG: str(names.pipeline)})
+    return iter(instance.get_runs(wanted, limit=100))
+
+
+def may_pass_by_itself(kind: str) -> bool:
+    """Whether an error of this kind may be gone next time, with nothing changed by anybody."""
+    return kind not in _LASTING
+
+
+def _kinds(base: type[LaminarError]) -> Iterator[str]:
+    yield base.kind
+    for child in base.__subclasses__():
+        yield from _kinds(child)
+
+
+_LASTING: Final = frozenset(
+    {
+        *_kinds(UsageError),
+        *_kinds(RefusedError),
+        *_kinds(IntegrityError),
+        GateFailed.kind,
+        DecodeFailed.kind,
+    }
+)

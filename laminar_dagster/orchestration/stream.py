@@ -1,0 +1,121 @@
+"""A pipeline as Dagster's definitions hold it: nothing is opened before a step or sensor needs it.
+
+Definitions are loaded by every process of Dagster, so loading them reads the pipeline's files and
+touches no service.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from laminar_dagster.config.lineage import Lineage, column_lineage
+from laminar_dagster.config.model import PipelineModel, SinkTable, SourceTable, View
+from laminar_dagster.core.errors import InvalidConfig
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.orchestration.names import Names, place_key
+from laminar_dagster.runtime.adapters import Adapters, build_adapters, existing_checkpoints
+from laminar_dagster.runtime.backlog import Backlog, measure
+from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.clock import SystemClock
+from laminar_dagster.runtime.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from laminar_dagster.spark.session import SessionFactory
+
+
+@dataclass(eq=False)
+class Stream:
+    """One pipeline of a project."""
+
+    model: PipelineModel
+    project: Path
+
+    @cached_property
+    def names(self) -> Names:
+        """What its parts are called."""
+        return Names(self.model.config.name)
+
+    @cached_property
+    def partitions(self) -> dg.DynamicPartitionsDefinition:
+        """Its epochs."""
+        return dg.DynamicPartitionsDefinition(name=self.names.partitions)
+
+    @cached_property
+    def adapters(self) -> Adapters:
+        """Its sources and sinks; none is opened yet.
+
+        Raises:
+            InvalidPipeline: Lists every option that is wrong.
+        """
+        return build_adapters(self.model, self.project)
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        """Of every column of every view: the columns that it is computed from."""
+        return column_lineage(self.model)
+
+    def checkpoints(self) -> CheckpointStore | None:
+        """Its checkpoints; None when it has no store yet."""
+        return existing_checkpoints(self.model.config, self.project)
+
+    def open(self, session: SessionFactory | None) -> Pipeline:
+        """The pipeline, ready to run.
+
+        Args:
+            session: Gives the Spark session; without it, nothing can be computed.
+        """
+        from laminar_dagster.runtime.assembly import assemble
+
+        return assemble(self.model, self.project, session)
+
+    def source_key(self, table: SourceTable) -> dg.AssetKey:
+        """The asset that a source reads."""
+        found = {each.source_id: each for each in self.adapters.sources}
+        return place_key(found[table.source_id].address, self.project)
+
+    def sink_key(self, table: SinkTable) -> dg.AssetKey:
+        """The asset that a sink writes."""
+        found = {each.sink_id: each for each in self.adapters.sinks}
+        return place_key(found[table.sink_id].address, self.project)
+
+    def table_key(self, name: str) -> dg.AssetKey:
+        """The asset of what a view reads: a source, or another view."""
+        for table in self.model.sources:
+            if table.source_id == name:
+                return self.source_key(table)
+        return self.names.asset(name)
+
+    def view(self, name: str) -> View:
+        """A view by its name."""
+        return next(view for view in self.model.views if view.name == name)
+
+    def backlog_after(self, manifest: CheckpointManifest | None, plan: EpochPlan | None) -> Backlog:
+        """What waits beyond a checkpoint; of a source that cannot answer, its error."""
+        return measure(
+            self.adapters.sources,
+            manifest,
+            plan,
+            SystemClock().now(),
+            self.model.config.epoch.admission,
+        )
+
+
+def require_one_writer(streams: tuple[Stream, ...]) -> None:
+    """Refuse two sinks that write to one place: each would take the other's rows for its own.
+
+    Raises:
+        InvalidConfig: Names both.
+    """
+    seen: dict[dg.AssetKey, SinkTable] = {}
+    for stream in streams:
+        for table in stream.model.sinks:
+            first = seen.setdefault(stream.sink_key(table), table)
+            if first is not table:
+                problem = f"sink `{table.sink_id}` writes where `{first.sink_id}` does"
+                raise InvalidConfig(str(table.place), problem, f"the other is at {first.place}")

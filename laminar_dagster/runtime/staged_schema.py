@@ -1,0 +1,57 @@
+"""The columns of a staged file, read from its end: not the file."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.ids import CheckpointId
+from laminar_dagster.core.manifest import FileEntry
+from laminar_dagster.core.ports import ObjectStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def staged_schema(store: ObjectStore, checkpoint: CheckpointId, file: FileEntry) -> pa.Schema:
+    """The schema of an Arrow file that an epoch has staged.
+
+    Raises:
+        ObjectMissing: It has been collected.
+    """
+    import pyarrow as pa
+
+    key = layout.checkpoint_key(checkpoint, file.path)
+    ranges = io.BufferedReader(_Ranges(store, key, file.size_bytes), buffer_size=64 * 1024)
+    with pa.PythonFile(ranges, mode="r") as opened, pa.ipc.open_file(opened) as reader:
+        return reader.schema
+
+
+class _Ranges(io.RawIOBase):
+    """An object as a file that can be read from anywhere."""
+
+    def __init__(self, store: ObjectStore, key: str, size: int) -> None:
+        self._store, self._key, self._size = store, key, size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        wanted = min(len(buffer), self._size - self._at)
+        data = self._store.read_range(self._key, self._at, wanted) if wanted > 0 else b""
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
