@@ -45,7 +45,7 @@ def build_commit_assets(stream: Stream) -> dg.AssetsDefinition:
             epochs = epochs_of(context.partition_keys)
             for epoch in epochs:
                 context.instance.add_run_tags(
-                    context.run_id,
+                    context.run.run_id,
                     {PIPELINE_TAG: str(names.pipeline), EPOCH_TAG: str(epoch)},
                 )
                 report = runner.commit(epoch)

@@ -79,7 +79,7 @@ class _EpochStep:
     def run(self, epochs: tuple[EpochNumber, ...]) -> Iterator[Result]:
         for epoch in epochs:
             self._context.instance.add_run_tags(
-                self._context.run_id,
+                self._context.run.run_id,
                 {
                     PIPELINE_TAG: str(self._stream.names.pipeline),
                     EPOCH_TAG: str(epoch),

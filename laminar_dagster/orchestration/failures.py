@@ -28,7 +28,7 @@ def named_failures(context: dg.OpExecutionContext | dg.AssetExecutionContext) ->
     try:
         yield
     except LaminarError as error:
-        context.instance.add_run_tags(context.run_id, {ERROR_TAG: error.kind})
+        context.instance.add_run_tags(context.run.run_id, {ERROR_TAG: error.kind})
         if may_pass(error) and context.retry_number < _RETRIES:
             pause = _FIRST_PAUSE * 2**context.retry_number
             context.log.warning("error[%s]: %s; again in %.0f s", error.kind, told(error), pause)
@@ -38,7 +38,7 @@ def named_failures(context: dg.OpExecutionContext | dg.AssetExecutionContext) ->
         raise
     except Exception as error:
         # A traceback of somebody else's code may quote an address with a password in it.
-        context.instance.add_run_tags(context.run_id, {ERROR_TAG: "internal"})
+        context.instance.add_run_tags(context.run.run_id, {ERROR_TAG: "internal"})
         text = redact("".join(traceback.format_exception(error)))
         raise dg.Failure(f"error[internal]: {text}", allow_retries=False) from None
 

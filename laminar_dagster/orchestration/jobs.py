@@ -65,7 +65,6 @@ def _asset_job(
         description=description,
         tags={PIPELINE_TAG: str(stream.names.pipeline)},
         executor_def=dg.in_process_executor,
-        partitions_def=stream.partitions,
     )
 
 

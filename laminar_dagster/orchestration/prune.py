@@ -36,7 +36,7 @@ def build_prune_job(stream: Stream) -> dg.JobDefinition:
             newest = survey(checkpoints).newest_epoch
             oldest = EpochNumber(max(1, newest - keeps.history + 1))
             partitions = _forget_partitions(stream, context.instance, oldest)
-            runs = _forget_runs(stream, context.instance, oldest, context.run_id)
+            runs = _forget_runs(stream, context.instance, oldest, context.run.run_id)
             context.log.info("dagster: forgot %d partitions and %d runs", partitions, runs)
 
     @dg.job(

@@ -6,6 +6,7 @@ import io
 from typing import TYPE_CHECKING
 
 from laminar_dagster.core import layout
+from laminar_dagster.core.errors import MalformedDocument
 from laminar_dagster.core.ids import CheckpointId
 from laminar_dagster.core.manifest import FileEntry
 from laminar_dagster.core.ports import ObjectStore
@@ -19,13 +20,17 @@ def staged_schema(store: ObjectStore, checkpoint: CheckpointId, file: FileEntry)
 
     Raises:
         ObjectMissing: It has been collected.
+        MalformedDocument: It is no Arrow file.
     """
     import pyarrow as pa
 
     key = layout.checkpoint_key(checkpoint, file.path)
     ranges = io.BufferedReader(_Ranges(store, key, file.size_bytes), buffer_size=64 * 1024)
-    with pa.PythonFile(ranges, mode="r") as opened, pa.ipc.open_file(opened) as reader:
-        return reader.schema
+    try:
+        with pa.PythonFile(ranges, mode="r") as opened, pa.ipc.open_file(opened) as reader:
+            return reader.schema
+    except pa.ArrowException as error:
+        raise MalformedDocument(file.path, f"it is not an Arrow file: {error}") from error
 
 
 class _Ranges(io.RawIOBase):

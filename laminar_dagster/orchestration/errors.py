@@ -1,0 +1,43 @@
+"""Errors of Dagster's own: its home, its storage, its runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from laminar_dagster.core.errors import FailedError, RetryError, UsageError
+
+
+@dataclass(eq=False)
+class InvalidDagsterHome(UsageError):
+    """``DAGSTER_HOME`` leads nowhere, or what is there cannot be used."""
+
+    home: str
+    reason: str
+
+    kind = "invalid_dagster_home"
+    text = "DAGSTER_HOME is {home}: {reason}"
+    hint = "set DAGSTER_HOME to a folder of yours, by its whole path, or run with --no-dagster"
+
+
+@dataclass(eq=False)
+class DagsterUnavailable(RetryError):
+    """The storage of Dagster's instance is away, or full."""
+
+    home: str
+    reason: str
+
+    kind = "dagster_unavailable"
+    text = "Dagster's storage of {home} does not answer: {reason}"
+    hint = "what was committed stays committed; try again, or run with --no-dagster"
+
+
+@dataclass(eq=False)
+class RunNotCarriedOut(FailedError):
+    """Dagster ended a run before its steps were through, and not for an error of theirs."""
+
+    run_id: str
+    reason: str
+
+    kind = "run_not_carried_out"
+    text = "Dagster did not carry out run {run_id}: {reason}"
+    hint = "nothing is lost: the next run finishes the epoch"
