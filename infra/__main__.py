@@ -11,14 +11,24 @@ from pathlib import Path
 
 from infra import state
 from infra.cache import exclusive
-from infra.catalogue import SERVICES
+from infra.catalogue import SERVICES, TOOLS
 from infra.errors import ServiceError
 
 
 def install(names: Sequence[str]) -> None:
-    """Install ahead of the tests, so that a long build does not count against a test's time."""
+    """Install ahead of the tests, so that a long build does not count against a test's time.
+
+    Raises:
+        ExceptionGroup: With what could not be installed; the rest is installed.
+    """
+    failures: list[ServiceError] = []
     for name in names:
-        SERVICES[name]().install()
+        try:
+            TOOLS[name]() if name in TOOLS else SERVICES[name]().install()
+        except ServiceError as error:
+            failures.append(error)
+    if failures:
+        raise ExceptionGroup("not installed", failures)
 
 
 def up(names: Sequence[str]) -> None:
@@ -71,19 +81,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m infra", description=__doc__)
     parser.add_argument("command", choices=("install", "up", "down", "status"))
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SERVICES)}")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"of {', '.join(SERVICES)}; install also takes {', '.join(TOOLS)}",
+    )
     options = parser.parse_args(arguments)
-    if unknown := set(options.names) - set(SERVICES):
+    known = [*SERVICES, *TOOLS] if options.command == "install" else [*SERVICES]
+    if unknown := set(options.names) - set(known):
         parser.error(f"no such service: {', '.join(sorted(unknown))}")
-    names = options.names or list(SERVICES)
+    names = options.names or known
     commands = {"install": install, "up": up, "down": down, "status": status}
+    code = 0
     try:
         with exclusive(state.STATE_FILE.with_suffix(".lock")):
             commands[options.command](names)
-    except ServiceError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    except* ServiceError as failures:
+        for error in failures.exceptions:
+            print(f"error: {error}", file=sys.stderr)
+        code = 1
+    return code
 
 
 if __name__ == "__main__":

@@ -11,14 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra import packages
+
 MINIMUM = 17
 _JVM_DIRECTORIES = ("usr/lib/jvm/*", "Library/Java/JavaVirtualMachines/*/Contents/Home")
-_PACKAGES = (
-    ("apt-get", "openjdk-17-jre-headless"),
-    ("dnf", "java-17-openjdk-headless"),
-    ("yum", "java-17-openjdk-headless"),
-    ("apk", "openjdk17-jre-headless"),
-)
+_PACKAGES = {
+    "apt-get": "openjdk-17-jre-headless",
+    "dnf": "java-17-openjdk-headless",
+    "yum": "java-17-openjdk-headless",
+    "apk": "openjdk17-jre-headless",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +79,7 @@ def install() -> str | None:
     Returns:
         Why not, or None when the package manager reported success.
     """
-    for manager, package in _PACKAGES:
-        if shutil.which(manager) is None:
-            continue
-        advice = f"install Java {MINIMUM} or later, for example: {manager} install {package}"
-        privilege = _privilege()
-        if privilege is None:
-            return advice
-        print(f"Installing {package} with {manager} ...", file=sys.stderr)
-        return None if _install_with(manager, package, privilege) else advice
-    return f"install Java {MINIMUM} or later, and set JAVA_HOME"
+    return packages.install(f"Java {MINIMUM} or later", _PACKAGES, "and set JAVA_HOME")
 
 
 def _chosen() -> Iterator[Path]:
@@ -94,30 +87,6 @@ def _chosen() -> Iterator[Path]:
         yield Path(home)
     if program := shutil.which("java"):
         yield Path(program).resolve().parent.parent
-
-
-def _privilege() -> list[str] | None:
-    if os.geteuid() == 0:
-        return []
-    sudo = ["sudo", "-n"]
-    if shutil.which("sudo") and subprocess.run([*sudo, "true"], check=False).returncode == 0:
-        return sudo
-    return None
-
-
-def _install_with(manager: str, package: str, privilege: list[str]) -> bool:
-    def run(*arguments: str) -> bool:
-        command = [*privilege, "env", "DEBIAN_FRONTEND=noninteractive", manager, *arguments]
-        # Standard output is for the answer of this program.
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
-        return done.returncode == 0
-
-    if manager == "apk":
-        return run("add", package)
-    if run("install", "-y", package):
-        return True
-    # The package lists may be missing or name versions that are gone.
-    return manager == "apt-get" and run("update") and run("install", "-y", package)
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ pytest_plugins = (
     "tests.services.faulty_wire",
     "tests.services.spark",
     "tests.services.spark_connect",
+    "tests.services.browser",
     "tests.services.proofs",
 )
 
