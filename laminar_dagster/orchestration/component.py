@@ -1,0 +1,35 @@
+"""A pipeline as a component of ``dg``: a ``defs.yaml`` beside its ``pipeline.yml``."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from laminar_dagster.config.project import load_pipeline
+from laminar_dagster.orchestration.pipeline_defs import build_pipeline_defs
+from laminar_dagster.runtime.assembly import known_connectors
+
+
+class StreamPipelineComponent(dg.Component, dg.Model, dg.Resolvable):
+    """A stream whose epochs are runs: sources, views, a checkpoint for every epoch, sinks.
+
+    The pipeline itself is described by the files of a folder: ``pipeline.yml``, SQL for sources,
+    views and sinks, contracts.
+
+    Attributes:
+        folder: The pipeline's folder, from that of the ``defs.yaml`` on.
+        project: Where relative paths in the pipeline's files begin; the project's folder if empty.
+    """
+
+    folder: str = "."
+    project: str = ""
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The definitions of the pipeline.
+
+        Raises:
+            InvalidPipeline: Lists every mistake in its files.
+        """
+        folder = (context.path / self.folder).resolve()
+        project = Path(context.project_root, self.project).resolve()
+        model = load_pipeline(folder, connectors=known_connectors(), builds_contracts=False)
+        return build_pipeline_defs(model, project)
