@@ -143,7 +143,8 @@ class SqlSyntaxError(ParseError):
 
     def __init__(self, message: str, index: int) -> None:
         """Take sqlglot's message and the number of the token."""
-        super().__init__(message)
+        # sqlglot writes notes of its own into the first of its errors.
+        super().__init__(message, [{}])
         self.index = index
 
 

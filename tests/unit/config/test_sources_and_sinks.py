@@ -188,6 +188,14 @@ def test_a_wrong_definition_says_what_is_wrong(tmp_path: Path, sql: str, expecte
     assert found.startswith(f"sources.sql:{expected}")
 
 
+def test_an_expression_that_breaks_off_is_told_with_its_line(tmp_path: Path) -> None:
+    sql = (
+        "CREATE SOURCE TABLE s (ts TIMESTAMP,\n WATERMARK FOR ts AS ts -) WITH (connector = 'file')"
+    )
+    found = mistakes(tmp_path, {"sources.sql": sql})
+    assert found and found[0].startswith("sources.sql:2")
+
+
 def test_a_value_from_the_environment_is_never_shown(tmp_path: Path) -> None:
     sql = "CREATE SOURCE TABLE s (x INT) WITH (connector = '${C}', password = '${P}', p = '${P}')"
     connectors = Connectors(sources={"file": ("path",)}, sinks={})
