@@ -56,7 +56,8 @@ if ! uv=$(command -v uv) || ! "$uv" --version >/dev/null 2>&1; then uv=$(private
 sync() {
     # Without a suitable Python on the PATH, uv finds or fetches one.
     recent .venv/bin/python || "$uv" venv --quiet --clear --python "$(find_python || echo 3.12)" .venv
-    "$uv" pip sync --quiet --python .venv/bin/python --require-hashes requirements.lock
+    # Compiled once here: a process that may not write bytecode would compile all it imports, each time.
+    "$uv" pip sync --quiet --compile-bytecode --python .venv/bin/python --require-hashes requirements.lock
     # Nothing outside the lock: the build backend is in it.
     "$uv" pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
 }
