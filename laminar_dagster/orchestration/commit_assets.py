@@ -18,7 +18,7 @@ from laminar_dagster.orchestration.asset_specs import MANIFEST, manifest_spec, s
 from laminar_dagster.orchestration.failures import named_failures
 from laminar_dagster.orchestration.names import EPOCH_TAG, PIPELINE_TAG, epochs_of, partition_key
 from laminar_dagster.orchestration.output_columns import column_schema
-from laminar_dagster.orchestration.stream import Stream
+from laminar_dagster.orchestration.stream import Stream, Watcher
 from laminar_dagster.runtime.epoch import EpochRunner, StepTaken
 from laminar_dagster.runtime.pipeline import Pipeline
 
@@ -39,9 +39,9 @@ def build_commit_assets(stream: Stream) -> dg.AssetsDefinition:
         pool=names.pool,
     )
     def publish_epochs(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
-        with named_failures(context):
+        with named_failures(context, stream.watcher):
             pipeline = stream.open(None)
-            runner = EpochRunner(pipeline, on_step=_log_to(context))
+            runner = EpochRunner(pipeline, on_step=_log_to(context, stream.watcher))
             epochs = epochs_of(context.partition_keys)
             for epoch in epochs:
                 context.instance.add_run_tags(
@@ -49,6 +49,8 @@ def build_commit_assets(stream: Stream) -> dg.AssetsDefinition:
                     {PIPELINE_TAG: str(names.pipeline), EPOCH_TAG: str(epoch)},
                 )
                 report = runner.commit(epoch)
+                if stream.watcher:
+                    stream.watcher.done(report)
                 manifest = _manifest(pipeline, epoch)
                 for asset, found in commit_metadata(stream, pipeline, manifest).items():
                     if asset == names.asset(MANIFEST):
@@ -104,8 +106,12 @@ def _published(steps: tuple[StepTaken, ...]) -> metadata.Metadata:
     return {"published": dg.MetadataValue.text(text)}
 
 
-def _log_to(context: dg.AssetExecutionContext) -> Callable[[EpochNumber, str], None]:
+def _log_to(
+    context: dg.AssetExecutionContext, watcher: Watcher | None
+) -> Callable[[EpochNumber, str], None]:
     def log(epoch: EpochNumber, step: str) -> None:
         context.log.info("epoch %d: %s", epoch, step)
+        if watcher:
+            watcher.step(epoch, step)
 
     return log

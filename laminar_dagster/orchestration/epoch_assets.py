@@ -25,6 +25,7 @@ from laminar_dagster.orchestration.names import (
     partition_key,
 )
 from laminar_dagster.orchestration.output_columns import column_schema
+from laminar_dagster.orchestration.spark_resource import spark_stops_with_the_run
 from laminar_dagster.orchestration.stream import Stream
 from laminar_dagster.runtime.epoch import EpochRunner, StepTaken
 from laminar_dagster.runtime.pipeline import Pipeline
@@ -56,7 +57,7 @@ def build_epoch_assets(stream: Stream) -> dg.AssetsDefinition:
     )
     def compute_epochs(context: dg.AssetExecutionContext) -> Iterator[Result]:
         spark = getattr(context.resources, names.spark)
-        with named_failures(context):
+        with named_failures(context, stream.watcher), spark_stops_with_the_run():
             step = _EpochStep(stream, stream.open(lambda: spark.spark_session), context)
             try:
                 yield from step.run(epochs_of(context.partition_keys))
@@ -92,14 +93,17 @@ class _EpochStep:
         standing = survey(self._pipeline.checkpoints)
         done: Rerun | None = None
         steps: tuple[StepTaken, ...] = ()
-        if epoch <= standing.newest_epoch:
+        if epoch <= standing.newest_epoch and self._stream.watcher is None:
             self._context.log.info("epoch %d is committed: running its plan again", epoch)
             done = rerun(self._pipeline, epoch)
             if done.differences:
                 raise NotReproduced(epoch, _told(done))
         else:
             self._finish_before(epoch)
-            steps = self._runner.prepare(epoch).steps
+            report = self._runner.prepare(epoch)
+            steps = report.steps
+            if self._stream.watcher:
+                self._stream.watcher.done(report)
         plan, manifest = self._documents(epoch)
         yield from self._results(plan, manifest, steps, done, is_last=is_last)
 
@@ -162,6 +166,8 @@ class _EpochStep:
 
     def _log(self, epoch: EpochNumber, step: str) -> None:
         self._context.log.info("epoch %d: %s", epoch, step)
+        if self._stream.watcher:
+            self._stream.watcher.step(epoch, step)
 
 
 def _data_versions(

@@ -13,23 +13,29 @@ from laminar_dagster.config.redaction import redact
 from laminar_dagster.core.errors import EpochWaits, LaminarError, RetryError, UnknownOutcome
 from laminar_dagster.orchestration.metadata import error_metadata
 from laminar_dagster.orchestration.names import ERROR_TAG
+from laminar_dagster.orchestration.stream import Watcher
 
 _RETRIES: Final = 3
 _FIRST_PAUSE: Final = 2.0
 
 
 @contextlib.contextmanager
-def named_failures(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Iterator[None]:
+def named_failures(
+    context: dg.OpExecutionContext | dg.AssetExecutionContext, watcher: Watcher | None = None
+) -> Iterator[None]:
     """Turn whatever goes wrong into a failure that says what it is.
 
     The run is tagged with the kind of the error, so that runs can be filtered by it and sensors
-    know whether trying again could help. A service that is away is waited for, a few times.
+    know whether trying again could help. A service that is away is waited for, a few times, unless
+    there is a watcher: it is handed the error itself, and tries again with a run of its own.
     """
     try:
         yield
     except LaminarError as error:
+        if watcher:
+            watcher.failed(error)
         context.instance.add_run_tags(context.run.run_id, {ERROR_TAG: error.kind})
-        if may_pass(error) and context.retry_number < _RETRIES:
+        if watcher is None and may_pass(error) and context.retry_number < _RETRIES:
             pause = _FIRST_PAUSE * 2**context.retry_number
             context.log.warning("error[%s]: %s; again in %.0f s", error.kind, told(error), pause)
             raise dg.RetryRequested(_RETRIES, pause) from None
@@ -37,6 +43,8 @@ def named_failures(context: dg.OpExecutionContext | dg.AssetExecutionContext) ->
     except (dg.Failure, dg.RetryRequested):
         raise
     except Exception as error:
+        if watcher:
+            watcher.failed(error)
         # A traceback of somebody else's code may quote an address with a password in it.
         context.instance.add_run_tags(context.run.run_id, {ERROR_TAG: "internal"})
         text = redact("".join(traceback.format_exception(error)))

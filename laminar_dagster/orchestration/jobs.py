@@ -11,6 +11,7 @@ from laminar_dagster.orchestration import metadata
 from laminar_dagster.orchestration.asset_specs import MANIFEST
 from laminar_dagster.orchestration.failures import named_failures
 from laminar_dagster.orchestration.names import PIPELINE_TAG, partition_key
+from laminar_dagster.orchestration.spark_resource import spark_stops_with_the_run
 from laminar_dagster.orchestration.stream import Stream
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.rerun import rerun
@@ -77,7 +78,7 @@ def _replay_job(stream: Stream) -> dg.JobDefinition:
     def replay_epochs(context: dg.OpExecutionContext, config: ReplayRange) -> None:
         """Run committed epochs again from their plans, in order, and compare every hash."""
         spark = getattr(context.resources, stream.names.spark)
-        with named_failures(context):
+        with named_failures(context), spark_stops_with_the_run():
             pipeline = stream.open(lambda: spark.spark_session)
             last = config.to_epoch or int(survey(pipeline.checkpoints).newest_epoch)
             for number in range(config.from_epoch, last + 1):

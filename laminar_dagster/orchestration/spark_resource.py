@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dagster_pyspark import LazyPySparkResource
@@ -42,3 +43,17 @@ def spark_resource(settings: Mapping[str, str], written: Mapping[str, str]) -> L
     return StreamSpark(
         spark_config={name: HIDDEN if name in secret else value for name, value in settings.items()}
     )
+
+
+@contextlib.contextmanager
+def spark_stops_with_the_run() -> Iterator[None]:
+    """When a run is terminated, what it has Spark compute ends as well, wherever Spark runs."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        from laminar_dagster.spark.session import interrupt_active
+
+        interrupt_active()
+        raise

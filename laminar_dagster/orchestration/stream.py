@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import dagster as dg
 
 from laminar_dagster.config.lineage import Lineage, column_lineage
 from laminar_dagster.config.model import PipelineModel, SinkTable, SourceTable, View
 from laminar_dagster.core.errors import InvalidConfig
+from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.orchestration.names import Names, place_key
@@ -23,18 +24,38 @@ from laminar_dagster.runtime.adapters import Adapters, build_adapters, existing_
 from laminar_dagster.runtime.backlog import Backlog, measure
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock
+from laminar_dagster.runtime.epoch import EpochReport
 from laminar_dagster.runtime.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from laminar_dagster.spark.session import SessionFactory
 
 
+class Watcher(Protocol):
+    """Follows the steps of a run from within their process, and decides what comes next."""
+
+    def step(self, epoch: EpochNumber, name: str) -> None:
+        """A step of the protocol begins."""
+
+    def done(self, report: EpochReport) -> None:
+        """One half of an epoch is through."""
+
+    def failed(self, error: Exception) -> None:
+        """A step ends with an error. It is the watcher who tries again, or does not."""
+
+
 @dataclass(eq=False)
 class Stream:
-    """One pipeline of a project."""
+    """One pipeline of a project.
+
+    Attributes:
+        watcher: Of a resident loop, which runs epochs to their end: one that is committed by now
+            is not run again.
+    """
 
     model: PipelineModel
     project: Path
+    watcher: Watcher | None = None
 
     @cached_property
     def names(self) -> Names:

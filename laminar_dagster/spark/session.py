@@ -57,10 +57,12 @@ def open_session(settings: Mapping[str, str] = {}) -> SparkSession:
     return session
 
 
-def interrupt(session: SparkSession) -> None:
-    """Stop what the session is computing: whoever asked for it no longer waits."""
-    with contextlib.suppress(PySparkException, Py4JError):
-        session.interruptAll()
+def interrupt_active() -> None:
+    """Stop what this process has Spark compute: whoever asked for it no longer waits."""
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        with contextlib.suppress(PySparkException, Py4JError):
+            session.interruptAll()
 
 
 def _open_remote_session(remote: str, settings: Mapping[str, str]) -> SparkSession:
