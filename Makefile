@@ -11,13 +11,14 @@ CODE   := laminar_dagster tests infra $(wildcard definitions.py) \
 # For example: make test PYTEST_ARGS='-k s3 -x'
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+UI_ARGS ?=
 
 # A Java that has been removed since is looked for again.
 $(shell test -x "$$(cat $(JAVA) 2>/dev/null)/bin/java" || rm -f $(JAVA))
 # Spark takes the Java that the set-up found, which need not be on the PATH.
 with_java = export JAVA_HOME="$$(cat $(JAVA))";
 
-.PHONY: help setup demo test check format lint types imports unit lock services-up services-down bench clean
+.PHONY: help setup demo ui test check format lint types imports unit lock services-up services-down bench clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +27,9 @@ setup: $(ENV) $(JAVA)  ## Create .venv from the lock and find or install Java
 
 demo: setup  ## Kill a pipeline of a million events in a commit, recover it, compare with the answer
 	@$(with_java) $(PYTHON) -m examples.clickstream
+
+ui: setup  ## Open Dagster on two pipelines that have run a few epochs; UI_ARGS='--anew --port 3001'
+	@$(with_java) $(PYTHON) -m examples.ui $(UI_ARGS)
 
 test: setup  ## Run every test, real services included; coverage of the package >= 85 %
 	@$(PYTHON) -m infra install || echo "Its tests cannot run." >&2
