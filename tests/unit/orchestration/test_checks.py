@@ -1,0 +1,91 @@
+"""The checks that warn: lag, retention, growth of the state."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+from msgspec import structs
+
+from laminar_dagster.core.errors import SourceReplaced, SourceUnavailable
+from laminar_dagster.core.ids import EpochNumber
+from laminar_dagster.orchestration import checks
+from laminar_dagster.runtime.backlog import Backlog
+from tests.unit.orchestration.conditions import Stage
+
+
+def result(stage: Stage, name: str, *, state_bytes: int | None = None) -> dg.AssetCheckResult:
+    """The newest epoch's result of one check."""
+    checkpoints = stage.checkpoints
+    epoch = EpochNumber(stage.newest)
+    plan, prepared = checkpoints.plan(epoch), checkpoints.prepared(epoch)
+    assert plan and prepared
+    manifest = prepared.manifest
+    if state_bytes is not None:
+        manifest = structs.replace(manifest, total_size_bytes=state_bytes)
+    backlog: Backlog = stage.stream.backlog_after(manifest, plan)
+    found = checks.results(stage.stream, plan, manifest, backlog, checkpoints)
+    return next(each for each in found if each.check_name == name)
+
+
+@pytest.fixture
+def ran(stage: Stage) -> Stage:
+    stage.arrive(1, 2, 3)
+    stage.runner().run()
+    return stage
+
+
+def test_a_few_epochs_behind_is_no_lag(ran: Stage) -> None:
+    ran.arrive(*range(40))
+    found = result(ran, "lag")
+    assert found.passed
+    assert found.metadata["epochs_behind/numbers"] == dg.MetadataValue.int(10)
+
+
+def test_more_than_the_allowed_epochs_is(ran: Stage) -> None:
+    ran.arrive(*range(41))
+    found = result(ran, "lag")
+    assert not found.passed
+    assert found.severity == dg.AssetCheckSeverity.WARN
+    assert "11 epochs would take what waits; 10 are allowed" in (found.description or "")
+
+
+def test_a_source_that_does_not_answer_is_no_good_news(
+    ran: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> object:
+        raise SourceUnavailable("numbers", "no answer")
+
+    monkeypatch.setattr("laminar_dagster.testing.memory_pipeline.MemorySource.plan", away)
+    found = result(ran, "lag")
+    assert not found.passed
+    assert "not known of numbers" in (found.description or "")
+
+
+def test_a_source_that_no_longer_holds_what_was_read_is_told(
+    ran: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran.arrive(4, 5, 6)
+    ran.runner().run()
+    assert result(ran, "retention").passed
+
+    def replaced(_source: object, plan: object) -> None:
+        raise SourceReplaced("numbers", "the log", "another log")
+
+    monkeypatch.setattr("laminar_dagster.testing.memory_pipeline.MemorySource.verify", replaced)
+    found = result(ran, "retention")
+    assert not found.passed
+    assert found.severity == dg.AssetCheckSeverity.WARN
+    assert found.metadata["oldest_epoch"] == dg.MetadataValue.int(1)
+
+
+def test_state_that_grows_fast_is_told_once_it_is_large(ran: Stage) -> None:
+    small = 32 * 1024 * 1024
+    assert result(ran, "state_growth", state_bytes=small).passed, "little state may double"
+    found = result(ran, "state_growth", state_bytes=small + 1)
+    # Compared with itself, as there is no epoch before.
+    assert found.metadata["growth"] == dg.MetadataValue.float(1.0)
+    ran.arrive(4)
+    ran.runner().run()
+    found = result(ran, "state_growth", state_bytes=small + 2**20)
+    assert not found.passed
+    assert found.severity == dg.AssetCheckSeverity.WARN

@@ -1,0 +1,69 @@
+"""The Spark session as a resource: what Dagster may know of its settings."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from laminar_dagster.orchestration.spark_resource import spark_resource, spark_stops_with_the_run
+
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.hadoop.fs.s3a.secret.key": "literal-s3cret",
+    "spark.remote": "sc://host/;token=t0ken",
+}
+WRITTEN = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.hadoop.fs.s3a.secret.key": "literal-s3cret",
+    "spark.remote": "${REMOTE}",
+}
+
+
+def test_dagster_gets_to_know_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[dict[str, str]] = []
+
+    def remember(settings: dict[str, str]) -> str:
+        opened.append(dict(settings))
+        return "a session"
+
+    monkeypatch.setattr("laminar_dagster.spark.session.open_session", remember)
+    resource = spark_resource(SETTINGS, WRITTEN)
+    assert resource.spark_config == {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.hadoop.fs.s3a.secret.key": "***",
+        "spark.remote": "***",
+    }
+    assert opened == [], "nothing starts before it is needed"
+    assert resource.spark_session == "a session"
+    assert opened == [SETTINGS]
+
+
+def test_a_run_configured_otherwise_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[dict[str, str]] = []
+    monkeypatch.setattr("laminar_dagster.spark.session.open_session", opened.append)
+
+    @dg.op(required_resource_keys={"spark"})
+    def ask(context) -> None:  # type: ignore[no-untyped-def]
+        _ = context.resources.spark.spark_session
+
+    @dg.job(resource_defs={"spark": spark_resource(SETTINGS, WRITTEN)})
+    def job() -> None:
+        ask()
+
+    assert job.execute_in_process().success
+    assert opened == [SETTINGS]
+
+
+def test_what_a_terminated_run_has_spark_compute_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopped: list[bool] = []
+    monkeypatch.setattr(
+        "laminar_dagster.spark.session.interrupt_active", lambda: stopped.append(True)
+    )
+    with pytest.raises(KeyboardInterrupt), spark_stops_with_the_run():
+        raise KeyboardInterrupt
+    assert stopped == [True]
+    with pytest.raises(ValueError), spark_stops_with_the_run():
+        raise ValueError
+    assert stopped == [True], "an error has ended the job already"
