@@ -15,7 +15,7 @@ from tests.unit.orchestration.conditions import FILES
 # Of Dagster's own code that reads YAML.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated"),
-    pytest.mark.filterwarnings("ignore:.* is currently in beta"),
+    pytest.mark.filterwarnings("ignore:.* is currently in (beta|preview)"),
 ]
 
 
