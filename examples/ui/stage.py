@@ -17,6 +17,12 @@ _HERE: Final = Path(__file__).parent
 _ROOT: Final = _HERE.parent.parent
 # Small epochs, so that there are several to look at.
 _EPOCH: Final = ("max_records: 250000", "max_records: 20000")
+# Runs start in a worker that keeps Spark.
+_WARM: Final = """
+run_launcher:
+  module: laminar_dagster.orchestration.warm.launcher
+  class: WarmRunLauncher
+"""
 _RUNS: Final = (("clickstream", 4), ("page_speed", 3))
 
 
@@ -67,9 +73,8 @@ class Stage:
         for name in ("definitions.py", "workspace.yaml"):
             shutil.copy(_ROOT / name, self.project)
         self.dagster_home.mkdir(parents=True)
-        shutil.copy(
-            _ROOT / "examples" / "dagster_home" / "sqlite" / "dagster.yaml", self.dagster_home
-        )
+        instance = (_ROOT / "examples" / "dagster_home" / "sqlite" / "dagster.yaml").read_text()
+        (self.dagster_home / "dagster.yaml").write_text(instance + _WARM)
         tell(f"writing {events:,} clicks of four servers")
         generator.write(self.project / ".laminar" / "clickstream" / "input", events)
         for pipeline, epochs in _RUNS:

@@ -25,7 +25,7 @@ from laminar_dagster.orchestration.names import (
     partition_key,
 )
 from laminar_dagster.orchestration.output_columns import column_schema
-from laminar_dagster.orchestration.spark_resource import spark_stops_with_the_run
+from laminar_dagster.orchestration.spark_resource import interruptibly
 from laminar_dagster.orchestration.stream import Stream
 from laminar_dagster.runtime.epoch import EpochRunner, StepTaken
 from laminar_dagster.runtime.pipeline import Pipeline
@@ -57,7 +57,7 @@ def build_epoch_assets(stream: Stream) -> dg.AssetsDefinition:
     )
     def compute_epochs(context: dg.AssetExecutionContext) -> Iterator[Result]:
         spark = getattr(context.resources, names.spark)
-        with named_failures(context, stream.watcher), spark_stops_with_the_run():
+        with named_failures(context, stream.watcher):
             step = _EpochStep(stream, stream.open(lambda: spark.spark_session), context)
             try:
                 yield from step.run(epochs_of(context.partition_keys))
@@ -95,12 +95,12 @@ class _EpochStep:
         steps: tuple[StepTaken, ...] = ()
         if epoch <= standing.newest_epoch and self._stream.watcher is None:
             self._context.log.info("epoch %d is committed: running its plan again", epoch)
-            done = rerun(self._pipeline, epoch)
+            done = interruptibly(lambda: rerun(self._pipeline, epoch))
             if done.differences:
                 raise NotReproduced(epoch, _told(done))
         else:
             self._finish_before(epoch)
-            report = self._runner.prepare(epoch)
+            report = interruptibly(lambda: self._runner.prepare(epoch))
             steps = report.steps
             if self._stream.watcher:
                 self._stream.watcher.done(report)
@@ -183,7 +183,12 @@ def _data_versions(
     }
     staged = {entry.sink_id: entry.output_sha256 for entry in manifest.sinks}
     for view in stream.model.views:
-        hashes = [staged[each.sink_id] for each in stream.model.sinks if each.view == view.name]
+        # A sink that joined the pipeline later has nothing of this epoch.
+        hashes = [
+            staged[each.sink_id]
+            for each in stream.model.sinks
+            if each.view == view.name and each.sink_id in staged
+        ]
         determined = f"{planned}:{manifest.fingerprint}:{view.name}".encode()
         version = hashes[0] if hashes else hashlib.sha256(determined).hexdigest()
         found[names.asset(view.name)] = dg.DataVersion(version)

@@ -1,5 +1,6 @@
 """The jobs of a pipeline. All run in one process: a process a step would cost seconds."""
 
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -11,7 +12,7 @@ from laminar_dagster.orchestration import metadata
 from laminar_dagster.orchestration.asset_specs import MANIFEST
 from laminar_dagster.orchestration.failures import named_failures
 from laminar_dagster.orchestration.names import PIPELINE_TAG, partition_key
-from laminar_dagster.orchestration.spark_resource import spark_stops_with_the_run
+from laminar_dagster.orchestration.spark_resource import interruptibly
 from laminar_dagster.orchestration.stream import Stream
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.rerun import rerun
@@ -78,12 +79,12 @@ def _replay_job(stream: Stream) -> dg.JobDefinition:
     def replay_epochs(context: dg.OpExecutionContext, config: ReplayRange) -> None:
         """Run committed epochs again from their plans, in order, and compare every hash."""
         spark = getattr(context.resources, stream.names.spark)
-        with named_failures(context), spark_stops_with_the_run():
+        with named_failures(context):
             pipeline = stream.open(lambda: spark.spark_session)
             last = config.to_epoch or int(survey(pipeline.checkpoints).newest_epoch)
             for number in range(config.from_epoch, last + 1):
                 epoch = EpochNumber(number)
-                done = rerun(pipeline, epoch)
+                done = interruptibly(partial(rerun, pipeline, epoch))
                 context.log_event(
                     dg.AssetObservation(
                         stream.names.asset(MANIFEST),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from typing import Any, Final, TypeVar
 
 from dagster_pyspark import LazyPySparkResource
 
 from laminar_dagster.config.variables import HIDDEN, has_variable, looks_secret
+
+ResultT = TypeVar("ResultT")
+
+_STOP_SECONDS: Final = 10.0
 
 
 def spark_resource(settings: Mapping[str, str], written: Mapping[str, str]) -> LazyPySparkResource:
@@ -45,15 +50,30 @@ def spark_resource(settings: Mapping[str, str], written: Mapping[str, str]) -> L
     )
 
 
-@contextlib.contextmanager
-def spark_stops_with_the_run() -> Iterator[None]:
-    """When a run is terminated, what it has Spark compute ends as well, wherever Spark runs."""
-    try:
-        yield
-    except Exception:
-        raise
-    except BaseException:
-        from laminar_dagster.spark.session import interrupt_active
+def interruptibly(work: Callable[[], ResultT]) -> ResultT:
+    """Do work that has Spark compute, in a thread of its own; this one can be interrupted.
 
-        interrupt_active()
+    When a run is terminated, Dagster raises an exception in the main thread. In the middle of a
+    call to Spark's JVM it would leave the connection in disorder, and wait for the job all the
+    same. Here it finds a thread that only waits, and that then has Spark cancel what it computes.
+    """
+    result: Future[ResultT] = Future()
+
+    def carry_out() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    # A daemon: whatever Spark does, it does not keep the process from ending.
+    threading.Thread(target=carry_out, name="spark-work", daemon=True).start()
+    try:
+        return result.result()
+    except BaseException:
+        if not result.done():
+            from laminar_dagster.spark.session import stop_computing
+
+            stopping = threading.Thread(target=stop_computing, name="spark-stop", daemon=True)
+            stopping.start()
+            wait([result], timeout=_STOP_SECONDS)
         raise

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 SessionFactory = Callable[[], SparkSession]
+
+# The one that this process has: threads other than the one that opened it have none of their own.
+_opened: Final[list[SparkSession]] = []
 
 _DEFAULTS: Final[Mapping[str, str]] = {
     "spark.master": "local[*]",
@@ -54,15 +55,14 @@ def open_session(settings: Mapping[str, str] = {}) -> SparkSession:
     # A session is active in the thread that asked for it.
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    _opened[:] = [session]
     return session
 
 
-def interrupt_active() -> None:
-    """Stop what this process has Spark compute: whoever asked for it no longer waits."""
-    session = SparkSession.getActiveSession()
-    if session is not None:
-        with contextlib.suppress(PySparkException, Py4JError):
-            session.interruptAll()
+def stop_computing() -> None:
+    """Cancel what this process has Spark compute. Not from the thread that waits for it."""
+    if _opened:
+        (_opened[0].interruptAll if is_remote() else _opened[0].sparkContext.cancelAllJobs)()
 
 
 def _open_remote_session(remote: str, settings: Mapping[str, str]) -> SparkSession:
@@ -71,4 +71,6 @@ def _open_remote_session(remote: str, settings: Mapping[str, str]) -> SparkSessi
     for key, value in {**_DEFAULTS, **settings}.items():
         if key.startswith("spark.sql."):
             builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    _opened[:] = [session]
+    return session

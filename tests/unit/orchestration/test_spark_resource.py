@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+
 import dagster as dg
 import pytest
 
-from laminar_dagster.orchestration.spark_resource import spark_resource, spark_stops_with_the_run
+from laminar_dagster.orchestration.spark_resource import interruptibly, spark_resource
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
@@ -54,16 +58,31 @@ def test_a_run_configured_otherwise_is_heard(monkeypatch: pytest.MonkeyPatch) ->
     assert opened == [SETTINGS]
 
 
-def test_what_a_terminated_run_has_spark_compute_is_stopped(
+def test_work_gives_its_result_or_its_error() -> None:
+    assert interruptibly(lambda: threading.current_thread().name) == "spark-work"
+    with pytest.raises(ZeroDivisionError):
+        interruptibly(lambda: 1 // 0)
+
+
+def test_what_a_terminated_run_has_spark_compute_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stopped: list[bool] = []
-    monkeypatch.setattr(
-        "laminar_dagster.spark.session.interrupt_active", lambda: stopped.append(True)
-    )
-    with pytest.raises(KeyboardInterrupt), spark_stops_with_the_run():
-        raise KeyboardInterrupt
-    assert stopped == [True]
-    with pytest.raises(ValueError), spark_stops_with_the_run():
-        raise ValueError
-    assert stopped == [True], "an error has ended the job already"
+    cancelled, waits = threading.Event(), threading.Event()
+    monkeypatch.setattr("laminar_dagster.spark.session.stop_computing", cancelled.set)
+
+    def compute() -> None:
+        waits.set()
+        assert cancelled.wait(30)
+
+    def terminate() -> None:
+        waits.wait(30)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    threading.Thread(target=terminate, daemon=True).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interruptibly(compute)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert cancelled.is_set()
