@@ -65,9 +65,9 @@ def interruptibly(work: Callable[[], ResultT]) -> ResultT:
         except BaseException as error:
             result.set_exception(error)
 
-    # A daemon: whatever Spark does, it does not keep the process from ending.
-    threading.Thread(target=carry_out, name="spark-work", daemon=True).start()
     try:
+        # A daemon: whatever Spark does, it does not keep the process from ending.
+        threading.Thread(target=carry_out, name="spark-work", daemon=True).start()
         return result.result()
     except BaseException:
         if not result.done():
