@@ -13,6 +13,7 @@ from laminar_dagster.config.variables import HIDDEN, has_variable, looks_secret
 
 ResultT = TypeVar("ResultT")
 
+_LOOK_SECONDS: Final = 0.2
 _STOP_SECONDS: Final = 10.0
 
 
@@ -68,6 +69,9 @@ def interruptibly(work: Callable[[], ResultT]) -> ResultT:
     try:
         # A daemon: whatever Spark does, it does not keep the process from ending.
         threading.Thread(target=carry_out, name="spark-work", daemon=True).start()
+        # A signal that another thread gets wakes nobody who waits without an end.
+        while not wait([result], timeout=_LOOK_SECONDS).done:
+            pass
         return result.result()
     except BaseException:
         if not result.done():
