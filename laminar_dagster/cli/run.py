@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,17 +17,25 @@ from laminar_dagster.cli.epoch_summary import COLUMNS, EpochSummary
 from laminar_dagster.cli.failures import failure_of
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import Output, output_of
-from laminar_dagster.cli.pipelines import find_model, open_pipeline, pipeline_argument
+from laminar_dagster.cli.pipelines import (
+    find_model,
+    open_pipeline,
+    pipeline_argument,
+    project_of,
+)
 from laminar_dagster.cli.progress import live_line
 from laminar_dagster.cli.signals import StopRequest
 from laminar_dagster.cli.tables import Block, Line, Table
+from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.runtime.epoch import EpochRunner
-from laminar_dagster.runtime.loop import EpochDone, EpochLoop, Event, Retrying, Waiting
+from laminar_dagster.runtime.loop import EpochDone, EpochLoop, Event, Retrying, Runner, Waiting
+from laminar_dagster.runtime.pipeline import Pipeline
 
 _ROWS_SHOWN: Final = 20
 # What a run that lasts for months remembers of its epochs; the store has them all.
 _EPOCHS_KEPT: Final = 10_000
+_HOW_TO_SEE: Final = "Set DAGSTER_HOME to a folder, and epochs are runs of Dagster as well."
 
 
 @click.command("run")
@@ -39,6 +49,12 @@ _EPOCHS_KEPT: Final = 10_000
     help="Run epochs until nothing is left to read.  [default]",
 )
 @click.option("--forever", is_flag=True, help="Then wait for more, until told to stop.")
+@click.option(
+    "--dagster/--no-dagster",
+    "with_dagster",
+    default=None,
+    help="Make each epoch a run of Dagster.  [default: when DAGSTER_HOME is set]",
+)
 @json_option
 @click.pass_context
 def command(
@@ -47,8 +63,11 @@ def command(
     epochs: int | None,
     until_caught_up: bool,
     forever: bool,
+    with_dagster: bool | None,
 ) -> int:
     """Run epochs of a pipeline. What an earlier run left unfinished is finished first.
+
+    With DAGSTER_HOME set, each epoch is a run of Dagster, to be seen there and run again.
 
     Ctrl-C or SIGTERM ends it after the epoch at hand, a second one at once. However it ends,
     nothing is lost or doubled: the next run goes on from there.
@@ -56,6 +75,7 @@ def command(
     if (epochs is not None) + until_caught_up + forever > 1:
         raise click.UsageError("give one of --epochs N, --until-caught-up and --forever", ctx)
     output = output_of(ctx)
+    home = _dagster_home(with_dagster)
     model = find_model(ctx, pipeline, builds_contracts=True)
     stop = StopRequest(output.as_json)
     with live_line() as show, stop.listen():
@@ -63,14 +83,14 @@ def command(
 
         def work() -> None:
             opened = open_pipeline(ctx, model, when_started=done.started)
-            runner = EpochRunner(opened, done.step)
-            loop = EpochLoop(opened, runner, done.event, lambda: stop.wanted)
-            if forever:
-                loop.run_forever(model.config.epoch.longest_wait)
-            elif epochs is not None:
-                loop.run_epochs(epochs)
-            else:
-                loop.run_until_caught_up()
+            with _runner(ctx, model, opened, done.step, home) as runner:
+                loop = EpochLoop(opened, runner, done.event, lambda: stop.wanted)
+                if forever:
+                    loop.run_forever(model.config.epoch.longest_wait)
+                elif epochs is not None:
+                    loop.run_epochs(epochs)
+                else:
+                    loop.run_until_caught_up()
 
         error = _caught(work)
     name = str(model.config.name)
@@ -81,8 +101,44 @@ def command(
     ended = "stopped as asked" if stop.wanted else "ran as many epochs as asked for"
     if not stop.wanted and epochs is None:
         ended = "nothing is left to read"
-    output.result(lambda: _document(done, name, error), lambda: _blocks(done, name, ended))
+    seen = _HOW_TO_SEE if home is None and with_dagster is None else ""
+    output.result(lambda: _document(done, name, error), lambda: _blocks(done, name, ended, seen))
     return failure_of(error).exit_code if error else 0
+
+
+def _dagster_home(with_dagster: bool | None) -> str | None:
+    """Where Dagster keeps its records; None when epochs are to be run without it.
+
+    Raises:
+        InvalidDagsterHome: Dagster is wanted, and has no home.
+    """
+    home = os.environ.get("DAGSTER_HOME")
+    if with_dagster is False or (not home and with_dagster is None):
+        return None
+    if home:
+        return home
+    from laminar_dagster.orchestration.errors import InvalidDagsterHome
+
+    raise InvalidDagsterHome("not set", "there is nowhere to record runs")
+
+
+@contextlib.contextmanager
+def _runner(
+    ctx: click.Context,
+    model: PipelineModel,
+    opened: Pipeline,
+    on_step: Callable[[EpochNumber, str], None],
+    home: str | None,
+) -> Iterator[Runner]:
+    """What runs an epoch: by itself, or as a run of Dagster."""
+    if home is None:
+        yield EpochRunner(opened, on_step)
+        return
+    # Imported here: it takes seconds.
+    from laminar_dagster.orchestration.resident import open_resident
+
+    with open_resident(model, project_of(ctx), opened, on_step, home) as runner:
+        yield runner
 
 
 def _caught(work: Callable[[], None]) -> Exception | None:
@@ -188,7 +244,7 @@ def _document(done: _Progress, name: str, error: BaseException | None) -> dict[s
     return document
 
 
-def _blocks(done: _Progress, name: str, ended: str) -> Iterator[Block]:
+def _blocks(done: _Progress, name: str, ended: str, seen: str = "") -> Iterator[Block]:
     shown = list(done.epochs)[-_ROWS_SHOWN:]
     if not shown:
         yield Line(f"Pipeline {name}: {ended}. No epoch was run.")
@@ -206,3 +262,5 @@ def _blocks(done: _Progress, name: str, ended: str) -> Iterator[Block]:
         f"`laminar epochs show {newest} {name}` shows all of epoch {newest}, "
         f"`laminar status {name}` what waits now."
     )
+    if seen:
+        yield Line(seen)

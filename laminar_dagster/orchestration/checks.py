@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import dagster as dg
 
+from laminar_dagster.config.model import Place
 from laminar_dagster.config.redaction import redact
 from laminar_dagster.core import gate
 from laminar_dagster.core.errors import GateFailed, LaminarError
@@ -38,7 +40,7 @@ def epoch_checks(stream: Stream) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(
             CONTRACT,
             asset=stream.names.asset(each.view),
-            description=f"Every row is as the contract says: {each.place}",
+            description=f"Every row is as the contract says: {_shown(stream, each.place)}",
             blocking=True,
         )
         for each in stream.model.contracts
@@ -190,6 +192,12 @@ def _look_back(
             break
         found.append(before)
     return found
+
+
+def _shown(stream: Stream, place: Place) -> str:
+    """A place in a file, from the project's folder on."""
+    file, project = Path(place.file).absolute(), stream.project.absolute()
+    return f"{file.relative_to(project) if file.is_relative_to(project) else file}:{place.line}"
 
 
 def _result(

@@ -19,8 +19,8 @@ from laminar_dagster.orchestration.asset_specs import PLAN, STATE, plan_spec, st
 from laminar_dagster.orchestration.failures import named_failures
 from laminar_dagster.orchestration.names import (
     EPOCH_TAG,
-    FINGERPRINT_TAG,
     PIPELINE_TAG,
+    REVISION_TAG,
     epochs_of,
     partition_key,
 )
@@ -84,7 +84,7 @@ class _EpochStep:
                 {
                     PIPELINE_TAG: str(self._stream.names.pipeline),
                     EPOCH_TAG: str(epoch),
-                    FINGERPRINT_TAG: self._stream.model.fingerprint,
+                    REVISION_TAG: self._stream.revision,
                 },
             )
             yield from self._take(epoch, is_last=epoch == epochs[-1])

@@ -29,6 +29,9 @@ def named_failures(
     know whether trying again could help. A service that is away is waited for, a few times, unless
     there is a watcher: it is handed the error itself, and tries again with a run of its own.
     """
+    if ERROR_TAG in context.run.tags:
+        # A run that is executed again takes over its parent's tags, and no tag can be removed.
+        context.instance.add_run_tags(context.run.run_id, {ERROR_TAG: "none"})
     try:
         yield
     except LaminarError as error:

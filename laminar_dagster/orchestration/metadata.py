@@ -73,28 +73,33 @@ def manifest_metadata(manifest: CheckpointManifest) -> Metadata:
     """The dossier of a checkpoint."""
     counts = manifest.counts
     seconds = (manifest.completed_at - manifest.started_at).total_seconds()
+    # What somebody looks for comes first, hashes come last: Dagster shows metadata in this order.
     found: Metadata = {
         "epoch": dg.MetadataValue.int(int(manifest.epoch)),
-        "checkpoint": dg.MetadataValue.text(manifest.checkpoint_id),
-        "previous_checkpoint": dg.MetadataValue.text(manifest.previous_checkpoint_id or "none"),
-        "prepared_at": dg.MetadataValue.timestamp(manifest.completed_at),
-        "fingerprint": dg.MetadataValue.text(manifest.fingerprint),
-        "plan_sha256": dg.MetadataValue.text(manifest.plan_checksum),
         "records_read": dg.MetadataValue.int(counts.read),
         "records_processed": dg.MetadataValue.int(counts.processed),
         "records_filtered": dg.MetadataValue.int(counts.filtered),
-        "records_dead_lettered": dg.MetadataValue.int(counts.dead_lettered),
         "records_late": dg.MetadataValue.int(counts.late),
+        "records_dead_lettered": dg.MetadataValue.int(counts.dead_lettered),
         "rows_out": dg.MetadataValue.int(sum(rows_of(each.files) for each in manifest.sinks)),
-        "state_bytes": dg.MetadataValue.int(manifest.total_size_bytes),
-        "state_files": dg.MetadataValue.int(
-            sum(len(entry.partitions) for entry in manifest.operators)
-        ),
     }
     if seconds > 0:
         found["records_per_second"] = dg.MetadataValue.float(round(counts.read / seconds, 3))
     if manifest.watermark is not None:
         found["watermark"] = dg.MetadataValue.timestamp(moment(manifest.watermark))
+    found |= {
+        "state_bytes": dg.MetadataValue.int(manifest.total_size_bytes),
+        "state_files": dg.MetadataValue.int(
+            sum(len(entry.partitions) for entry in manifest.operators)
+        ),
+        "prepared_at": dg.MetadataValue.timestamp(manifest.completed_at),
+    }
+    origin: Metadata = {
+        "checkpoint": dg.MetadataValue.text(manifest.checkpoint_id),
+        "previous_checkpoint": dg.MetadataValue.text(manifest.previous_checkpoint_id or "none"),
+        "fingerprint": dg.MetadataValue.text(manifest.fingerprint),
+        "plan_sha256": dg.MetadataValue.text(manifest.plan_checksum),
+    }
     positions: list[Row] = [
         {
             "source": str(entry.source_id),
@@ -114,7 +119,8 @@ def manifest_metadata(manifest: CheckpointManifest) -> Metadata:
         }
         for entry in manifest.dead_letters
     ]
-    return {**found, **_table("positions", positions), **_table("dead_letters", letters)}
+    tables = {**_table("positions", positions), **_table("dead_letters", letters)}
+    return {**found, **tables, **origin}
 
 
 def state_metadata(manifest: CheckpointManifest) -> Metadata:

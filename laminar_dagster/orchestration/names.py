@@ -16,7 +16,7 @@ from laminar_dagster.core.ids import EpochNumber, PipelineName
 PIPELINE_TAG: Final = "laminar/pipeline"
 EPOCH_TAG: Final = "laminar/epoch"
 ERROR_TAG: Final = "laminar/error_kind"
-FINGERPRINT_TAG: Final = "laminar/fingerprint"
+REVISION_TAG: Final = "laminar/revision"
 
 # Backfills run in the order of their keys, so keys are padded.
 _DIGITS: Final = 12

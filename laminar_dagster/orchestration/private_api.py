@@ -43,7 +43,9 @@ from dagster._core.remote_origin import (
 from dagster._core.storage.event_log.schema import (
     AssetCheckExecutionsTable,
     AssetEventTagsTable,
+    ConcurrencySlotsTable,
     DynamicPartitionsTable,
+    PendingStepsTable,
     SqlEventLogStorageTable,
 )
 from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
@@ -295,11 +297,17 @@ def forget_runs(instance: dg.DagsterInstance, run_ids: Sequence[str]) -> None:
         connection.execute(tags.where(AssetEventTagsTable.c.event_id.in_(theirs)))
         connection.execute(AssetCheckExecutionsTable.delete().where(checks.run_id.in_(run_ids)))
         connection.execute(SqlEventLogStorageTable.delete().where(logs.run_id.in_(run_ids)))
+        holders = {
+            run_id
+            for column in (ConcurrencySlotsTable.c.run_id, PendingStepsTable.c.run_id)
+            for run_id in connection.scalars(sa.select(column).where(column.in_(run_ids)))
+        }
     for run_id in run_ids:
         if isinstance(events, SqliteEventLogStorage):
             shard = Path(events.path_for_shard(run_id))
             for file in (shard, Path(f"{shard}-wal"), Path(f"{shard}-shm")):
                 file.unlink(missing_ok=True)
+    for run_id in holders:
         events.free_concurrency_slots_for_run(run_id)
     with runs.connect() as connection:
         connection.execute(RunTagsTable.delete().where(RunTagsTable.c.run_id.in_(run_ids)))

@@ -1,12 +1,20 @@
 """Keeps what Dagster remembers bounded: partitions, runs and events of old epochs go together."""
 
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import dagster as dg
 
-from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.orchestration.failures import named_failures
-from laminar_dagster.orchestration.names import EPOCH_TAG, PIPELINE_TAG, partition_key
+from laminar_dagster.orchestration.history_window import HistoryWindow
+from laminar_dagster.orchestration.names import PIPELINE_TAG
+from laminar_dagster.orchestration.private_api import (
+    forget_partitions,
+    forget_runless_events,
+    forget_runs,
+)
 from laminar_dagster.orchestration.stream import Stream
 from laminar_dagster.runtime.clock import SystemClock
 from laminar_dagster.runtime.collector import Retention, collect
@@ -14,7 +22,29 @@ from laminar_dagster.runtime.survey import survey
 
 # At night, and not when everybody else's jobs begin.
 _CRON: Final = "17 3 * * *"
-_RUNS_AT_ONCE: Final = 500
+# Runs, events or partitions in one transaction: others wait for it meanwhile.
+_AT_ONCE: Final = 100
+_SECONDS_BETWEEN_REPORTS: Final = 10.0
+
+
+@dataclass(slots=True)
+class Forgotten:
+    """How much was forgotten up to now.
+
+    Attributes:
+        events: Those that no run has told; the others went with their runs.
+    """
+
+    runs: int = 0
+    events: int = 0
+    partitions: int = 0
+
+    def __str__(self) -> str:
+        """For a log."""
+        return (
+            f"{self.partitions:,} partitions, {self.runs:,} runs with their events, and "
+            f"{self.events:,} events that no run has told"
+        )
 
 
 def build_prune_job(stream: Stream) -> dg.JobDefinition:
@@ -26,18 +56,31 @@ def build_prune_job(stream: Stream) -> dg.JobDefinition:
         """Remove what is out of the window; the manifests of kept checkpoints stay."""
         with named_failures(context):
             checkpoints = stream.open(None).checkpoints
-            done = collect(checkpoints, Retention.of(keeps), SystemClock().now())
+            newest = survey(checkpoints).newest_epoch
+            now_and_then = _NowAndThen()
+
+            def swept(done: int, total: int) -> None:
+                if now_and_then.is_due():
+                    context.log.info("store: removed %d of %d objects", done, total)
+
+            found = collect(checkpoints, Retention.of(keeps), SystemClock().now(), progress=swept)
             context.log.info(
                 "store: removed %d objects, %d bytes; kept %d checkpoints",
-                len(done.garbage.keys),
-                done.garbage.size_bytes,
-                len(done.retained),
+                len(found.garbage.keys),
+                found.garbage.size_bytes,
+                len(found.retained),
             )
-            newest = survey(checkpoints).newest_epoch
-            oldest = EpochNumber(max(1, newest - keeps.history + 1))
-            partitions = _forget_partitions(stream, context.instance, oldest)
-            runs = _forget_runs(stream, context.instance, oldest, context.run.run_id)
-            context.log.info("dagster: forgot %d partitions and %d runs", partitions, runs)
+            window = HistoryWindow.of(stream, newest)
+            forgotten = Forgotten()
+            for forgotten in forget(context.instance, window):
+                if now_and_then.is_due():
+                    context.log.info("dagster: so far forgot %s", forgotten)
+            context.log.info(
+                "dagster: forgot %s; it remembers epochs %d to %d",
+                forgotten,
+                window.oldest,
+                newest,
+            )
 
     @dg.job(
         name=stream.names.job("prune"),
@@ -62,32 +105,41 @@ def build_prune_schedule(stream: Stream) -> dg.ScheduleDefinition:
     )
 
 
-def _forget_partitions(stream: Stream, instance: dg.DagsterInstance, oldest: EpochNumber) -> int:
-    name, first = stream.names.partitions, partition_key(oldest)
-    gone = [key for key in instance.get_dynamic_partitions(name) if key < first]
-    for key in gone:
-        instance.delete_dynamic_partition(name, key)
-    return len(gone)
+def forget(
+    instance: dg.DagsterInstance, window: HistoryWindow, at_once: int = _AT_ONCE
+) -> Iterator[Forgotten]:
+    """Forget what is out of a window, batch by batch; yields how far it is.
+
+    Runs go first and partitions last, so that whoever is killed in between leaves nothing that the
+    next prune does not find. Runs under way, and what other pipelines or people have in the same
+    instance, stay.
+    """
+    done = Forgotten()
+    for runs in window.old_runs(instance, at_once):
+        forget_runs(instance, runs)
+        done.runs += len(runs)
+        yield done
+    for asset in sorted(window.assets):
+        for events in forget_runless_events(instance, asset, window.is_old, at_once):
+            done.events += events
+            yield done
+    keys = window.old_partitions(instance)
+    for start in range(0, len(keys), at_once):
+        batch = keys[start : start + at_once]
+        forget_partitions(instance, window.definition, batch)
+        done.partitions += len(batch)
+        yield done
 
 
-def _forget_runs(
-    stream: Stream, instance: dg.DagsterInstance, oldest: EpochNumber, own: str
-) -> int:
-    """The runs of forgotten epochs, with their events."""
-    wanted = dg.RunsFilter(
-        tags={PIPELINE_TAG: str(stream.names.pipeline)},
-        statuses=[
-            dg.DagsterRunStatus.SUCCESS,
-            dg.DagsterRunStatus.FAILURE,
-            dg.DagsterRunStatus.CANCELED,
-        ],
-    )
-    gone, cursor = 0, None
-    while runs := instance.get_runs(wanted, cursor=cursor, limit=_RUNS_AT_ONCE):
-        for run in runs:
-            epoch = run.tags.get(EPOCH_TAG, "")
-            if run.run_id != own and epoch.isdigit() and int(epoch) < oldest:
-                instance.delete_run(run.run_id)
-                gone += 1
-        cursor = runs[-1].run_id
-    return gone
+class _NowAndThen:
+    """Every line of a log is an event too: one in ten seconds is enough."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def is_due(self) -> bool:
+        now = time.monotonic()
+        if now - self._last < _SECONDS_BETWEEN_REPORTS:
+            return False
+        self._last = now
+        return True

@@ -44,7 +44,12 @@ class ResidentProcess:
     @classmethod
     def this(cls) -> ResidentProcess:
         """The process that asks."""
-        return cls(socket.gethostname(), os.getpid(), _began(os.getpid()) or "")
+        return cls.numbered(os.getpid())
+
+    @classmethod
+    def numbered(cls, pid: int) -> ResidentProcess:
+        """The process of this machine that has a number now."""
+        return cls(socket.gethostname(), pid, _began(pid) or "none")
 
     @classmethod
     def of(cls, run: dg.DagsterRun) -> ResidentProcess | None:

@@ -20,8 +20,8 @@ from laminar_dagster.core.errors import (
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.orchestration.names import (
     ERROR_TAG,
-    FINGERPRINT_TAG,
     PIPELINE_TAG,
+    REVISION_TAG,
     Names,
     partition_key,
 )
@@ -40,14 +40,15 @@ _LONGEST_PAUSE: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """The runs of one job for one epoch, the newest first."""
+    """The runs of one job for one epoch.
+
+    Attributes:
+        records: The newest of them first; not all, when there are very many.
+        count: How many there were, and are.
+    """
 
     records: tuple[dg.RunRecord, ...]
-
-    @property
-    def count(self) -> int:
-        """How many there were, and are."""
-        return len(self.records)
+    count: int
 
     @property
     def under_way(self) -> dg.DagsterRun | None:
@@ -65,9 +66,9 @@ class Attempts:
         return self.records[0].dagster_run.tags.get(ERROR_TAG, "unknown")
 
     @property
-    def fingerprint(self) -> str | None:
+    def revision(self) -> str | None:
         """Of the pipeline that the newest run ran."""
-        return self.records[0].dagster_run.tags.get(FINGERPRINT_TAG) if self.records else None
+        return self.records[0].dagster_run.tags.get(REVISION_TAG) if self.records else None
 
     def rests_until(self) -> datetime | None:
         """When to try again after failures: later and later."""
@@ -83,7 +84,9 @@ class Attempts:
 def attempts_at(instance: dg.DagsterInstance, job: str, epoch: EpochNumber) -> Attempts:
     """The runs of a job for an epoch."""
     wanted = dg.RunsFilter(job_name=job, tags={_PARTITION_TAG: partition_key(epoch)})
-    return Attempts(tuple(instance.get_run_records(wanted, limit=100)))
+    found = instance.get_run_records(wanted, limit=100)
+    # A run key counts attempts, and one that is used twice launches nothing.
+    return Attempts(tuple(found), instance.get_runs_count(wanted))
 
 
 def under_way(instance: dg.DagsterInstance, names: Names) -> Iterator[dg.DagsterRun]:

@@ -17,6 +17,7 @@ from laminar_dagster.core.ids import GENESIS, EpochNumber
 from laminar_dagster.core.recovery import Standing
 from laminar_dagster.orchestration.epoch_index import EpochIndex
 from laminar_dagster.orchestration.names import EPOCH_TAG, PIPELINE_TAG, partition_key
+from laminar_dagster.orchestration.resident_runs import reap
 from laminar_dagster.orchestration.run_history import (
     Attempts,
     attempts_at,
@@ -112,6 +113,10 @@ def next_epoch_request(stream: Stream, instance: dg.DagsterInstance) -> dg.RunRe
     epoch = seen.next_epoch
     if seen.checkpoints and seen.checkpoints.prepared(epoch):
         return f"epoch {epoch} is prepared and waits for its commit"
+    # A resident loop's, say.
+    for run in under_way(instance, stream.names):
+        if run.tags.get(EPOCH_TAG) == str(epoch):
+            return f"run {run.run_id} is at epoch {epoch}"
     attempts = attempts_at(instance, stream.names.job("epoch"), epoch)
     reason = _reason_to_wait(stream, epoch, attempts)
     if reason:
@@ -166,6 +171,8 @@ def _due(stream: Stream, seen: _Look, before: _Waiting | None) -> dg.SensorResul
 
 
 def _ask_for_commit(stream: Stream, context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    # A run that nobody executes any more would hold its epoch for ever.
+    reap(context.instance, stream.names)
     seen = look(stream)
     index = EpochIndex(stream, context.instance)
     busy = [*under_way(context.instance, stream.names)]
@@ -227,7 +234,7 @@ def _reason_to_wait(stream: Stream, epoch: EpochNumber, attempts: Attempts) -> s
 
 
 def _is_unchanged(stream: Stream, attempts: Attempts) -> bool:
-    return attempts.fingerprint in (None, stream.model.fingerprint)
+    return attempts.revision in (None, stream.revision)
 
 
 def _request(stream: Stream, what: str, epoch: EpochNumber, attempts: Attempts) -> dg.RunRequest:

@@ -6,6 +6,7 @@ touches no service.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ import dagster as dg
 
 from laminar_dagster.config.lineage import Lineage, column_lineage
 from laminar_dagster.config.model import PipelineModel, SinkTable, SourceTable, View
+from laminar_dagster.config.variables import shown
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
@@ -80,6 +82,24 @@ class Stream:
     def lineage(self) -> Lineage:
         """Of every column of every view: the columns that it is computed from."""
         return column_lineage(self.model)
+
+    @cached_property
+    def revision(self) -> str:
+        """Changes with whatever its author may change to mend an epoch that fails.
+
+        That is more than what ``model.fingerprint`` tells of: also contracts, options, what befalls
+        bad records. Short enough for a tag.
+        """
+        config = self.model.config
+        tables: list[SourceTable | SinkTable] = [*self.model.sources, *self.model.sinks]
+        options = [
+            (name, shown(name, text))
+            for table in tables
+            for name, text in sorted(table.written.items())
+        ]
+        contracts = [(each.view, each.yaml) for each in self.model.contracts]
+        parts = (self.model.fingerprint, contracts, options, config.on_bad_record, config.on_gap)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
     def checkpoints(self) -> CheckpointStore | None:
         """Its checkpoints; None when it has no store yet."""

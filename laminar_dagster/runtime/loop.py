@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import FencedError, ObjectMissing, RetryError, UnknownOutcome
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.runtime.backlog import Backlog, backlog_of
-from laminar_dagster.runtime.epoch import EpochReport, EpochRunner
+from laminar_dagster.runtime.epoch import EpochReport
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.survey import survey
 
@@ -52,6 +52,13 @@ class Retrying:
 Event = EpochDone | Waiting | Retrying
 
 
+class Runner(Protocol):
+    """Takes epochs to their end, as ``EpochRunner`` does."""
+
+    def run(self) -> EpochReport:
+        """The oldest unfinished epoch, or else a new one."""
+
+
 def _never() -> bool:
     return False
 
@@ -70,7 +77,7 @@ class EpochLoop:
     """
 
     pipeline: Pipeline
-    runner: EpochRunner
+    runner: Runner
     on_event: Callable[[Event], None] = _ignore
     should_stop: Callable[[], bool] = _never
 

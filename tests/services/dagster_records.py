@@ -21,7 +21,7 @@ RunStatus = Literal[
 ]
 ENDED: Final[frozenset[RunStatus]] = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 
-_METADATA: Final = """
+METADATA: Final = """
 metadataEntries {
   __typename label
   ... on TextMetadataEntry { text }
@@ -81,7 +81,7 @@ class Run:
 class Materialization:
     """A materialization of an asset. ``metadata`` is by label, as plain Python values."""
 
-    FIELDS = f"runId partition tags {{ key value }} {_METADATA}"
+    FIELDS = f"runId partition tags {{ key value }} {METADATA}"
 
     run_id: str
     partition: str | None
@@ -103,7 +103,7 @@ class CheckExecution:
         severity: None when it was not evaluated, as in a run that failed before.
     """
 
-    FIELDS = f"runId status partition evaluation {{ severity description {_METADATA} }}"
+    FIELDS = f"runId status partition evaluation {{ severity description {METADATA} }}"
 
     run_id: str
     status: Literal["IN_PROGRESS", "SUCCEEDED", "FAILED", "EXECUTION_FAILED", "SKIPPED"]

@@ -41,6 +41,7 @@ from laminar_dagster.orchestration.private_api import (
     is_with_code_server,
     report_engine_event,
 )
+from laminar_dagster.orchestration.resident_runs import ResidentProcess
 from laminar_dagster.orchestration.warm.connection import ConnectionLost
 from laminar_dagster.orchestration.warm.identity import WORKER_TAG, why_not_served
 from laminar_dagster.orchestration.warm.keepers import Keepers, LaunchUnclear, Limits, NotServed
@@ -199,6 +200,11 @@ class WarmRunLauncher(RunLauncher[dg.DagsterInstance], ConfigurableClass):
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
         """Whether somebody still executes the run."""
+        resident = ResidentProcess.of(run)
+        if resident is not None:
+            # A `laminar run` executes it; of one on another machine, nobody here can say more.
+            status = WorkerStatus.FAILED if resident.is_gone() else WorkerStatus.RUNNING
+            return CheckRunHealthResult(status, run_worker_id=str(resident.pid))
         try:
             reply = self._known_keepers().ask(Ask(run_id=run.run_id))
         except ConnectionLost as lost:

@@ -22,7 +22,14 @@ from laminar_dagster.stores.durable_files import LOCK
 from tests.unit.cli.conditions import History
 
 SCRIPT = str(Path(sys.executable).with_name("laminar"))
-QUIET = ("FORCE_COLOR", "NO_COLOR", "LAMINAR_STORE", "LAMINAR_DEBUG", "COLUMNS")
+QUIET = (
+    "FORCE_COLOR",
+    "NO_COLOR",
+    "LAMINAR_STORE",
+    "LAMINAR_DEBUG",
+    "COLUMNS",
+    "DAGSTER_HOME",
+)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ from tests.unit.cli.conditions import History, Laminar, Project
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LAMINAR_STORE", "LAMINAR_DEBUG", "FORCE_COLOR", "NO_COLOR", "COLUMNS"):
+    names = ("LAMINAR_STORE", "LAMINAR_DEBUG", "FORCE_COLOR", "NO_COLOR", "COLUMNS", "DAGSTER_HOME")
+    for name in names:
         monkeypatch.delenv(name, raising=False)
 
 

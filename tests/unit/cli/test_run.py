@@ -69,11 +69,12 @@ def test_runs_until_nothing_is_left(stage: Stage) -> None:
 def test_shows_a_table_and_where_to_look_next(stage: Stage) -> None:
     stage.history.arrive()
     told = stage.project.laminar("run")
-    head, row, _, summary, advice = told.stdout.splitlines()
+    head, row, _, summary, advice, dagster = told.stdout.splitlines()
     assert head.split("  ")[0] == "EPOCH"
     assert row.split()[:7] == ["1", "4", "4", "0", "0", "0", "4"]
     assert summary.startswith("Pipeline clicks: 1 epoch, 4 records; nothing is left to read.")
     assert "`laminar epochs show 1 clicks`" in advice
+    assert "DAGSTER_HOME" in dagster
     assert told.stderr == ""
 
 
@@ -188,6 +189,37 @@ def test_a_retry_is_told(stage: Stage) -> None:
     assert "warning: sink table is away: it is away; trying again in 1 s" in told.stderr
     assert "trying again in 2 s" in told.stderr
     assert stage.history.table.ledger == 1
+
+
+# --- Dagster; runs of its own are tried in tests/unit/orchestration ------------------------------
+
+
+def test_nobody_is_told_of_dagster_who_wants_none_of_it(stage: Stage) -> None:
+    stage.history.arrive()
+    told = stage.project.laminar("run", "--no-dagster")
+    assert told.exit_code == 0
+    assert "DAGSTER_HOME" not in told.stdout
+
+
+@pytest.mark.parametrize("home", ["relative", "/nowhere/at/all"])
+def test_a_home_that_cannot_be_used_is_a_usage_error(
+    stage: Stage, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.history.arrive()
+    monkeypatch.setenv("DAGSTER_HOME", home)
+    document = stage.project.laminar.json("run", exit_code=2)
+    assert document["error"]["kind"] == "invalid_dagster_home"
+    assert document["epochs_done"] == 0
+    told = stage.project.laminar("run")
+    assert told.stderr.startswith(f"error[invalid_dagster_home]: DAGSTER_HOME is {home}: ")
+    assert "--no-dagster" in told.stderr
+    assert stage.project.laminar.json("run", "--no-dagster")["epochs_done"] == 1
+
+
+def test_dagster_has_to_have_a_home(stage: Stage) -> None:
+    error = stage.project.laminar.error("run", "--dagster", exit_code=2)
+    assert error["kind"] == "invalid_dagster_home"
+    assert not stage.project.store.exists()
 
 
 # --- signals, in a process of their own ---------------------------------------------------------

@@ -101,6 +101,10 @@ class Stage:
     def defs(self) -> dg.Definitions:
         return build_definitions(self.stream)
 
+    def load_again(self) -> None:
+        """Dagster loads the code anew, after a file was changed."""
+        del self.stream, self.defs
+
     @property
     def checkpoints(self) -> CheckpointStore:
         return CheckpointStore(LocalStore(self.project / "state"))

@@ -224,3 +224,14 @@ def test_a_bug_is_a_failure_without_secrets(stage: Stage, monkeypatch: pytest.Mo
     assert logged
     assert not [entry for entry in logged if "tr0ubadour" in entry]
     assert "ZeroDivisionError" in failure_text(result)
+
+
+def test_a_run_that_is_executed_again_does_not_keep_the_old_error(stage: Stage) -> None:
+    stage.arrive(1)
+    stage.instance.add_dynamic_partitions("laminar_clicks_epochs", ["000000000001"])
+    result = stage.defs.resolve_job_def("clicks_epoch").execute_in_process(
+        instance=stage.instance,
+        partition_key="000000000001",
+        tags={"laminar/error_kind": "gate_failed"},
+    )
+    assert stage.error_kind(result) == "none"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+import uuid
 from pathlib import Path
 
 import dagster as dg
@@ -10,6 +11,7 @@ import yaml
 from dagster._core.errors import DagsterInvalidConfigError
 
 from laminar_dagster.orchestration.private_api import CodeOrigin, WorkerStatus
+from laminar_dagster.orchestration.resident_runs import ResidentProcess
 from laminar_dagster.orchestration.warm.folder import KeeperFolder, Record
 from laminar_dagster.orchestration.warm.keepers import Keepers, Limits, NotServed
 from laminar_dagster.orchestration.warm.launcher import WarmRunLauncher
@@ -128,3 +130,14 @@ def test_who_launches_next_reports_the_runs_of_a_dead_keeper(
     assert "(pid 7) was killed" in messages
     assert str(dead.log) in messages
     assert dead.record() is None
+
+
+def test_a_run_of_a_resident_loop_is_as_healthy_as_its_process(tmp_path: Path) -> None:
+    this = ResidentProcess.this()
+    gone = dataclasses.replace(this, began="long ago")
+    with instance_with(tmp_path, {}) as instance:
+        launcher = launcher_of(instance)
+        for process, status in ((this, WorkerStatus.RUNNING), (gone, WorkerStatus.FAILED)):
+            run_id = str(uuid.uuid4())
+            run = dg.DagsterRun("job", run_id=run_id, tags=process.tags(run_id))
+            assert launcher.check_run_worker_health(run).status == status
