@@ -14,6 +14,9 @@ from typing import Any, Final
 
 from bench import (
     checkpoint_overhead,
+    dagster_idle,
+    dagster_latency,
+    dagster_partitions,
     documents,
     epoch_overhead,
     epochs,
@@ -42,6 +45,11 @@ GROUPS: Final[dict[str, tuple[Benchmark, ...]]] = {
         state_growth.BENCHMARK,
         checkpoint_overhead.BENCHMARK,
         state_io.BENCHMARK,
+    ),
+    "dagster": (
+        dagster_latency.BENCHMARK,
+        dagster_idle.BENCHMARK,
+        dagster_partitions.BENCHMARK,
     ),
 }
 

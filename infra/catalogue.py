@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from infra import chromium
+from infra.postgres import Postgres
 from infra.s3 import S3
 from infra.service import Service
 from infra.spark_connect import SparkConnect
 
-SERVICES: dict[str, type[Service[Any]]] = {kind.name: kind for kind in (S3, SparkConnect)}
+SERVICES: dict[str, type[Service[Any]]] = {kind.name: kind for kind in (S3, SparkConnect, Postgres)}
 
 # Installed like a service, and started by whoever uses it.
 TOOLS: dict[str, Callable[[], None]] = {chromium.NAME: chromium.install}

@@ -10,6 +10,7 @@ from hypothesis import settings
 pytest_plugins = (
     "tests.services.summary",
     "tests.services.s3",
+    "tests.services.postgres",
     "tests.services.faulty_wire",
     "tests.services.spark",
     "tests.services.spark_connect",

@@ -1,0 +1,37 @@
+"""Fixtures for a real PostgreSQL server: `postgres_service`, and `postgres_database` in it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from infra.postgres import Postgres, PostgresEndpoint
+
+# A server that is killed loses nothing by it; only a power cut would show the difference.
+_WITHOUT_SYNC = {"fsync": "off", "full_page_writes": "off"}
+
+
+@pytest.fixture(scope="session")
+def postgres_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresEndpoint]:
+    """One server per test process."""
+    with Postgres(_WITHOUT_SYNC) as server:
+        yield server.start(tmp_path_factory.mktemp("postgres"))
+
+
+@pytest.fixture
+def postgres_database(postgres_service: PostgresEndpoint) -> Iterator[str]:
+    """The name of an empty database that no other test uses; removed with all who are in it."""
+    name = f"test_{uuid.uuid4().hex}"
+    _administer(postgres_service, sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    yield name
+    drop = sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name))
+    _administer(postgres_service, drop)
+
+
+def _administer(endpoint: PostgresEndpoint, statement: sql.Composed) -> None:
+    with psycopg.connect(endpoint.dsn(), autocommit=True) as connection:
+        connection.execute(statement)
