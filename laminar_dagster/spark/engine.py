@@ -199,7 +199,7 @@ def _run(compiler: Compiler) -> EpochReports:
     finally:
         for frame in compiler.cached:
             frame.unpersist()
-    return sort_out(row[0] for row in rows)
+    return sort_out((row[0] for row in rows), compiler.attempt)
 
 
 def _arrow_schema(table: SourceTable) -> pa.Schema:

@@ -9,19 +9,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from laminar_dagster.core.document import decode_part, encode_part
-from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.core.errors import ComputeFailed, LaminarError
 from laminar_dagster.core.gate import CONTRACT, RECORD_ACCOUNTING
-from laminar_dagster.core.ids import OperatorId, SinkId
+from laminar_dagster.core.ids import CheckpointId, OperatorId, SinkId
 from laminar_dagster.core.manifest import FileEntry, PartitionSnapshotEntry, RecordCounts
 from laminar_dagster.core.ports import Violation
 
 
 @dataclass(frozen=True, slots=True)
 class SplitReport:
-    """What the reader of a split counted."""
+    """What the reader of a split counted.
+
+    Attributes:
+        attempt: For whom it was read.
+    """
 
     source: str
     part: int
+    attempt: str
     read: int
     passed: int
     late: int
@@ -114,10 +119,12 @@ def _miscount(subject: str, problem: str) -> Violation:
     return Violation(RECORD_ACCOUNTING, subject, problem)
 
 
-def sort_out(texts: Iterable[str]) -> EpochReports:
-    """Read the reports. One that arrives twice, along two ways, counts once.
+def sort_out(texts: Iterable[str], attempt: CheckpointId) -> EpochReports:
+    """Read the reports of an attempt. One that arrives twice, along two ways, counts once.
 
     Raises:
+        ComputeFailed: Records were read for another attempt. What two processes that share a
+            session of Spark could bring about would otherwise add up, and be wrong.
         LaminarError: What a task reported instead of its result.
     """
     splits: dict[tuple[str, int], SplitReport] = {}
@@ -132,6 +139,9 @@ def sort_out(texts: Iterable[str]) -> EpochReports:
                 raise LaminarError.from_record(report)
             case {"source": source, "part": part}:
                 splits[source, part] = _split(report)
+                if report["attempt"] != attempt:
+                    reason = f"split {part} was read for the attempt {report['attempt']}"
+                    raise ComputeFailed(source, f"{reason}, and not for {attempt}")
             case {"operator": operator, "state": state}:
                 entry = decode_part(encode_part(state), PartitionSnapshotEntry, "state entry")
                 states[OperatorId(operator)].append(entry)
@@ -162,6 +172,7 @@ def _split(report: Mapping[str, Any]) -> SplitReport:
     return SplitReport(
         source=report["source"],
         part=report["part"],
+        attempt=report["attempt"],
         read=report["read"],
         passed=report["passed"],
         late=report["late"],

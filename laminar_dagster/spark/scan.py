@@ -96,10 +96,14 @@ def scan_frame(spark: SparkSession, scan: Scan) -> DataFrame:
             return from_arrow_schema(scan.row_schema)
 
         def reader(self, schema: Any) -> DataSourceReader:
+            if self.options["attempt"] != scan.attempt:
+                raise RuntimeError("another process has taken the name of this data source")
             return _ScanReader(scan)
 
     spark.dataSource.register(LaminarDataSource)
-    return spark.read.format(LaminarDataSource.name()).load()
+    # A Spark Connect session remembers what a query was resolved to, and a process that joins it
+    # counts its queries from the beginning: without this it would get another's data source.
+    return spark.read.format(LaminarDataSource.name()).option("attempt", scan.attempt).load()
 
 
 class _ScanReader(DataSourceReader):
@@ -174,6 +178,7 @@ class _SplitTask:
             {
                 "source": self.scan.source_id,
                 "part": self.split.part,
+                "attempt": self.scan.attempt,
                 "read": self.read,
                 "bytes": self.size_bytes,
                 "passed": self.passed,

@@ -7,16 +7,19 @@ from typing import Any
 
 import pytest
 
-from laminar_dagster.core.errors import ObjectMissing
-from laminar_dagster.core.ids import OperatorId, SinkId
+from laminar_dagster.core.errors import ComputeFailed, ObjectMissing
+from laminar_dagster.core.ids import CheckpointId, OperatorId, SinkId
 from laminar_dagster.core.ports import Violation
 from laminar_dagster.spark.reports import sort_out
+
+OWN = CheckpointId.from_parts(1, 1)
 
 
 def split(part: int = 0, **changes: Any) -> str:
     report = {
         "source": "s",
         "part": part,
+        "attempt": OWN,
         "read": 10,
         "bytes": 100,
         "passed": 7,
@@ -44,7 +47,7 @@ FED = {OperatorId("v"): ("s",)}
 
 
 def test_what_adds_up_is_not_complained_of() -> None:
-    reports = sort_out([split(), tally(5, 2)])
+    reports = sort_out([split(), tally(5, 2)], OWN)
     assert reports.miscounts(FED, {"s": 1}) == ()
     counts = reports.counts(FED)
     assert counts.is_balanced
@@ -52,7 +55,7 @@ def test_what_adds_up_is_not_complained_of() -> None:
 
 
 def test_a_source_that_is_read_twice_is_counted_twice_by_its_reader_alone() -> None:
-    reports = sort_out([split(), tally(9, 5)])
+    reports = sort_out([split(), tally(9, 5)], OWN)
     assert reports.miscounts(FED, {"s": 1})
     twice = {OperatorId("v"): ("s", "s")}
     assert reports.miscounts(twice, {"s": 1}) == ()
@@ -61,7 +64,7 @@ def test_a_source_that_is_read_twice_is_counted_twice_by_its_reader_alone() -> N
 
 
 def test_a_report_that_came_two_ways_counts_once() -> None:
-    reports = sort_out([split(), split(), tally(3, 1), tally(3, 1), tally(2, 1, sequence=1)])
+    reports = sort_out([split(), split(), tally(3, 1), tally(3, 1), tally(2, 1, sequence=1)], OWN)
     assert reports.miscounts(FED, {"s": 1}) == ()
 
 
@@ -76,12 +79,12 @@ def test_a_report_that_came_two_ways_counts_once() -> None:
     ],
 )
 def test_what_got_lost_or_doubled_is_found(texts: list[str]) -> None:
-    assert sort_out(texts).miscounts(FED, {"s": 1})
+    assert sort_out(texts, OWN).miscounts(FED, {"s": 1})
 
 
 def test_an_error_of_a_task_is_raised_under_its_name() -> None:
     with pytest.raises(ObjectMissing) as caught:
-        sort_out([json.dumps(ObjectMissing("some/key").to_record()), split()])
+        sort_out([json.dumps(ObjectMissing("some/key").to_record()), split()], OWN)
     assert caught.value.key == "some/key"
 
 
@@ -98,6 +101,12 @@ def test_files_of_a_sink_are_in_the_order_of_their_names() -> None:
         }
         return json.dumps(report)
 
-    reports = sort_out([staged("b"), staged("a")])
+    reports = sort_out([staged("b"), staged("a")], OWN)
     assert [file.path[-1] for file in reports.staged[SinkId("out")]] == ["a", "b"]
     assert reports.broken == (Violation("contract", "v", "b is odd"),)
+
+
+def test_what_was_read_for_another_attempt_is_refused() -> None:
+    stranger = CheckpointId.from_parts(2, 2)
+    with pytest.raises(ComputeFailed, match=f"split 0 was read for the attempt {stranger}"):
+        sort_out([split(attempt=stranger), tally(5, 2)], OWN)
