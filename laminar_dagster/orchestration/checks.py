@@ -90,7 +90,7 @@ def refused(stream: Stream, error: GateFailed) -> dg.AssetCheckResult:
         check_name=name,
         severity=dg.AssetCheckSeverity.ERROR,
         description=redact(error.reason),
-        metadata={"epoch": int(error.epoch), "reason": redact(error.reason)},
+        metadata={"epoch": str(error.epoch)},
     )
 
 
@@ -102,7 +102,7 @@ def results(
     checkpoints: CheckpointStore,
 ) -> Iterator[dg.AssetCheckResult]:
     """The checks of an epoch that passed its gate."""
-    epoch = int(plan.epoch)
+    epoch = str(plan.epoch)
     state, plan_key = stream.names.asset(STATE), stream.names.asset(PLAN)
     for contract in stream.model.contracts:
         asset = stream.names.asset(contract.view)
@@ -123,7 +123,7 @@ def results(
     yield _growth(stream, manifest, checkpoints)
 
 
-def _lag(stream: Stream, backlog: Backlog, epoch: int) -> dg.AssetCheckResult:
+def _lag(stream: Stream, backlog: Backlog, epoch: str) -> dg.AssetCheckResult:
     limit = stream.model.config.checks.max_epochs_behind
     behind = {each.source_id: _epochs_behind(stream, each) for each in backlog.sources}
     unknown = [str(each.source_id) for each in backlog.sources if each.error]
@@ -201,7 +201,7 @@ def _shown(stream: Stream, place: Place) -> str:
 
 
 def _result(
-    asset: dg.AssetKey, name: str, passed: bool, description: str, **metadata: int | float
+    asset: dg.AssetKey, name: str, passed: bool, description: str, **metadata: str | int | float
 ) -> dg.AssetCheckResult:
     blocking = name in (CONTRACT, ACCOUNTING, CONTIGUITY)
     severity = dg.AssetCheckSeverity.ERROR if blocking else dg.AssetCheckSeverity.WARN

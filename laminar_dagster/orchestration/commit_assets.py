@@ -73,7 +73,7 @@ def commit_metadata(
     found = {stream.names.asset(MANIFEST): metadata.manifest_metadata(manifest)}
     for table in stream.model.sinks:
         found[stream.sink_key(table)] = {
-            "epoch": dg.MetadataValue.int(int(manifest.epoch)),
+            "epoch": dg.MetadataValue.text(str(manifest.epoch)),
             **metadata.output_metadata(manifest, [table.sink_id]),
             **column_schema(pipeline.checkpoints.objects, manifest, [table.sink_id]),
         }

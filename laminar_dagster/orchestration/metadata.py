@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -56,7 +57,7 @@ def plan_metadata(plan: EpochPlan) -> Metadata:
         for gap in source.gaps
     ]
     return {
-        "epoch": dg.MetadataValue.int(int(plan.epoch)),
+        "epoch": dg.MetadataValue.text(str(plan.epoch)),
         "clock": dg.MetadataValue.timestamp(plan.clock),
         "fingerprint": dg.MetadataValue.text(plan.fingerprint),
         "parent": dg.MetadataValue.text(plan.parent.checkpoint_id if plan.parent else "none"),
@@ -75,7 +76,7 @@ def manifest_metadata(manifest: CheckpointManifest) -> Metadata:
     seconds = (manifest.completed_at - manifest.started_at).total_seconds()
     # What somebody looks for comes first, hashes come last: Dagster shows metadata in this order.
     found: Metadata = {
-        "epoch": dg.MetadataValue.int(int(manifest.epoch)),
+        "epoch": dg.MetadataValue.text(str(manifest.epoch)),
         "records_read": dg.MetadataValue.int(counts.read),
         "records_processed": dg.MetadataValue.int(counts.processed),
         "records_filtered": dg.MetadataValue.int(counts.filtered),
@@ -189,8 +190,14 @@ def backlog_metadata(backlog: Backlog, manifest: CheckpointManifest) -> Metadata
 def duration_metadata(steps: Sequence[StepTaken]) -> Metadata:
     """How long each step took."""
     return {
-        f"seconds_{step.name}": dg.MetadataValue.float(round(step.seconds, 4)) for step in steps
+        f"seconds_{_spelled_small(step.name)}": dg.MetadataValue.float(round(step.seconds, 4))
+        for step in steps
     }
+
+
+def _spelled_small(name: str) -> str:
+    """``CommitSinks`` as ``commit_sinks``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def rerun_metadata(done: Rerun) -> Metadata:
