@@ -4,7 +4,7 @@ import dagster as dg
 
 from laminar_dagster.config.redaction import redact
 from laminar_dagster.core.errors import LaminarError
-from laminar_dagster.orchestration.sensors import next_epoch_request
+from laminar_dagster.orchestration.sensors import look, next_epoch_request
 from laminar_dagster.orchestration.stream import Stream
 
 
@@ -22,7 +22,7 @@ def build_epoch_schedule(stream: Stream, cron: str) -> dg.ScheduleDefinition:
         context: dg.ScheduleEvaluationContext,
     ) -> dg.RunRequest | dg.SkipReason:
         try:
-            found = next_epoch_request(stream, context.instance)
+            found = next_epoch_request(stream, context.instance, look(stream))
         except LaminarError as error:
             return dg.SkipReason(f"error[{error.kind}]: {redact(str(error))}")
         if isinstance(found, str):

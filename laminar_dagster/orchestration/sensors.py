@@ -47,7 +47,7 @@ class _Recorded(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class _Look:
+class Look:
     """How far the pipeline is, at one moment."""
 
     checkpoints: CheckpointStore | None
@@ -55,6 +55,7 @@ class _Look:
 
     @property
     def next_epoch(self) -> EpochNumber:
+        """The oldest epoch that is not finished, or else a new one."""
         if self.standing is None:
             return GENESIS.next()
         unfinished = self.standing.unfinished
@@ -101,15 +102,16 @@ def build_commit_sensor(stream: Stream) -> dg.SensorDefinition:
     return commit_sensor
 
 
-def look(stream: Stream) -> _Look:
+def look(stream: Stream) -> Look:
     """How far the pipeline is; a store that is not there yet holds nothing."""
     checkpoints = stream.checkpoints()
-    return _Look(checkpoints, survey(checkpoints) if checkpoints else None)
+    return Look(checkpoints, survey(checkpoints) if checkpoints else None)
 
 
-def next_epoch_request(stream: Stream, instance: dg.DagsterInstance) -> dg.RunRequest | str:
+def next_epoch_request(
+    stream: Stream, instance: dg.DagsterInstance, seen: Look
+) -> dg.RunRequest | str:
     """The run that computes the next epoch, or why there is none to be made now."""
-    seen = look(stream)
     epoch = seen.next_epoch
     if seen.checkpoints and seen.checkpoints.prepared(epoch):
         return f"epoch {epoch} is prepared and waits for its commit"
@@ -125,10 +127,10 @@ def next_epoch_request(stream: Stream, instance: dg.DagsterInstance) -> dg.RunRe
 
 
 def _ask_for_epoch(stream: Stream, context: dg.SensorEvaluationContext) -> dg.SensorResult:
-    found = next_epoch_request(stream, context.instance)
+    seen = look(stream)
+    found = next_epoch_request(stream, context.instance, seen)
     if isinstance(found, str):
         return dg.SensorResult(skip_reason=found, cursor=context.cursor)
-    seen = look(stream)
     epoch = seen.next_epoch
     if not _is_begun(seen, epoch):
         waiting = _due(stream, seen, _cursor(context.cursor, _Waiting))
@@ -141,12 +143,12 @@ def _ask_for_epoch(stream: Stream, context: dg.SensorEvaluationContext) -> dg.Se
     )
 
 
-def _is_begun(seen: _Look, epoch: EpochNumber) -> bool:
+def _is_begun(seen: Look, epoch: EpochNumber) -> bool:
     """Whether there is a plan already: then it is carried out, whatever waits."""
     return bool(seen.standing and epoch in seen.standing.unfinished)
 
 
-def _due(stream: Stream, seen: _Look, before: _Waiting | None) -> dg.SensorResult | None:
+def _due(stream: Stream, seen: Look, before: _Waiting | None) -> dg.SensorResult | None:
     """None when an epoch is due; else what is waited for."""
     parent = (
         newest_manifest(seen.checkpoints, seen.standing)

@@ -74,6 +74,7 @@ SNAPSHOT = {
     "ManifestWriteFailed": ("manifest_write_failed", 75),
     "NoCheckpointAvailable": ("no_checkpoint_available", 1),
     "NonDeterministicOperator": ("non_deterministic_operator", 3),
+    "NotReproduced": ("not_reproduced", 3),
     "ObjectExists": ("object_exists", 5),
     "ObjectMissing": ("object_missing", 4),
     "OperatorMismatch": ("operator_mismatch", 3),
