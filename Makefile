@@ -33,7 +33,9 @@ ui: setup  ## Open Dagster on two pipelines that have run a few epochs; UI_ARGS=
 
 test: setup  ## Run every test, real services included; coverage of the package >= 85 %
 	@$(PYTHON) -m infra install || echo "Its tests cannot run." >&2
-	@$(with_java) $(PYTHON) -m pytest tests -n 2 --dist loadfile --cov --cov-report= $(PYTEST_ARGS)
+	@# In the order of the folders: the long files come first, and many short ones fill the end.
+	@$(with_java) $(PYTHON) -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder \
+		--cov --cov-report= $(PYTEST_ARGS)
 	@$(PYTHON) -m coverage report --fail-under=85
 
 check: lint types imports unit  ## All that needs no service: the first half of CI, under 3 minutes

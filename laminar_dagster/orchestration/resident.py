@@ -139,18 +139,18 @@ class ResidentRunner:
         """Let the thread go."""
         self._thread.shutdown()
 
-    def run(self) -> EpochReport:
-        """Take the oldest unfinished epoch to its end, or else a new one, in a run of its own.
+    def run(self, epoch: EpochNumber | None = None) -> EpochReport:
+        """Take an epoch to its end in a run of its own; by default the oldest unfinished, or a new.
 
         Raises:
             LaminarError: As ``EpochRunner.run``; the run is recorded as failed.
             DagsterUnavailable: The run could not be recorded.
             RunNotCarriedOut: Somebody cancelled the run, or Dagster could not execute it.
         """
-        return self._thread.submit(self._run).result()
+        return self._thread.submit(self._run, epoch).result()
 
-    def _run(self) -> EpochReport:
-        epoch = EpochRunner(self.stream.open(None)).next_epoch()
+    def _run(self, epoch: EpochNumber | None) -> EpochReport:
+        epoch = epoch or EpochRunner(self.stream.open(None)).next_epoch()
         self._reports, self._error = [], None
         run_id, reason = str(uuid.uuid4()), "it was over before it began"
         trouble: Exception | None = None

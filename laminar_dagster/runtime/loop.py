@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import FencedError, ObjectMissing, RetryError, UnknownOutcome
+from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.runtime.backlog import Backlog, backlog_of
 from laminar_dagster.runtime.epoch import EpochReport
@@ -55,8 +56,8 @@ Event = EpochDone | Waiting | Retrying
 class Runner(Protocol):
     """Takes epochs to their end, as ``EpochRunner`` does."""
 
-    def run(self) -> EpochReport:
-        """The oldest unfinished epoch, or else a new one."""
+    def run(self, epoch: EpochNumber | None = None) -> EpochReport:
+        """An epoch; by default the oldest unfinished one, or else a new one."""
 
 
 def _never() -> bool:
@@ -98,8 +99,8 @@ class EpochLoop:
         Raises:
             LaminarError: As ``EpochRunner.run``, or of a source that cannot be asked.
         """
-        while not self.should_stop() and self._has_work():
-            self._run_one()
+        while not self.should_stop() and (epoch := self._epoch_with_work()):
+            self._run_one(epoch)
 
     def run_forever(self, longest_wait: timedelta) -> None:
         """Wait for data, and make epochs of it, until told to stop.
@@ -125,14 +126,15 @@ class EpochLoop:
 
     def _take_turn(self, waiting: _Patience) -> None:
         """One look, and an epoch if one is due."""
-        if survey(self.pipeline.checkpoints).unfinished:
-            self._run_one()
+        standing = survey(self.pipeline.checkpoints)
+        if standing.unfinished:
+            self._run_one(standing.unfinished[0])
             return
         backlog = backlog_of(self.pipeline)
         backlog.require_complete()
         now = self.pipeline.clock.monotonic()
         if waiting.is_over(backlog, now):
-            done = self._run_one()
+            done = self._run_one(standing.newest_epoch.next())
             if backlog.is_taken_by(done.manifest):
                 waiting.begin_anew()
             return
@@ -140,15 +142,21 @@ class EpochLoop:
             self.on_event(Waiting(backlog))
         self._sleep(min(POLL_SECONDS, waiting.left(now)))
 
-    def _has_work(self) -> bool:
-        if survey(self.pipeline.checkpoints).unfinished:
-            return True
+    def _epoch_with_work(self) -> EpochNumber | None:
+        """The epoch to run next; None when there is nothing to do.
+
+        It is named before anybody looks at what waits: should another process have taken that by
+        then, the epoch is found finished, and no empty one is made after it.
+        """
+        standing = survey(self.pipeline.checkpoints)
+        if standing.unfinished:
+            return standing.unfinished[0]
         backlog = backlog_of(self.pipeline)
         backlog.require_complete()
-        return not backlog.is_empty
+        return None if backlog.is_empty else standing.newest_epoch.next()
 
-    def _run_one(self) -> EpochDone:
-        report = self.runner.run()
+    def _run_one(self, epoch: EpochNumber | None = None) -> EpochDone:
+        report = self.runner.run(epoch)
         # The checkpoint itself may be collected by now; the record of its winner stays.
         prepared = self.pipeline.checkpoints.prepared(report.epoch)
         if prepared is None:

@@ -75,9 +75,10 @@ def work(job: Job) -> None:
         _meet_before_prepare(job.rival)
     done = 0
     while job.epochs is None or done < job.epochs:
+        # Named before the look: another process may take what waits in between.
+        epoch = EpochRunner(pipeline).next_epoch()
         if job.epochs is None and is_caught_up(pipeline, job.root):
             return
-        epoch = EpochRunner(pipeline).next_epoch()
         if job.kill and epoch == EpochNumber(job.kill[0]):
             pipeline = job.kill[1].arm(pipeline, job.root)
         try:

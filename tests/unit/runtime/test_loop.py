@@ -20,9 +20,12 @@ from laminar_dagster.core.errors import (
 from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.ports import Violation
+from laminar_dagster.runtime.backlog import Backlog, backlog_of
+from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.loop import EpochDone, EpochLoop, Event, Retrying, Waiting
 from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.survey import survey
 from laminar_dagster.testing.memory_pipeline import MemoryEngine, MemoryLog
 from laminar_dagster.testing.memory_store import MemoryStore
 from tests.unit.runtime.conditions import HandClock, World
@@ -247,6 +250,22 @@ def test_another_process_or_a_lost_reply_is_looked_at_again(
     loop.run_forever(timedelta(0))
     assert [type(event) for event in stage.events][:2] == [Retrying, EpochDone]
     assert stage.reads() == [1]
+
+
+def test_what_another_process_took_meanwhile_makes_no_empty_epoch(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtaken(pipeline: Pipeline) -> Backlog:
+        found = backlog_of(pipeline)
+        if not found.is_empty:
+            EpochRunner(pipeline).run()
+        return found
+
+    monkeypatch.setattr("laminar_dagster.runtime.loop.backlog_of", overtaken)
+    stage.arrive(1)()
+    stage.loop().run_until_caught_up()
+    assert stage.reads() == [1]
+    assert survey(CheckpointStore(stage.store)).newest_epoch == 1
 
 
 def test_what_cannot_be_retried_ends_the_loop(stage: Stage) -> None:
