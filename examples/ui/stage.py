@@ -23,6 +23,8 @@ run_launcher:
   module: laminar_dagster.orchestration.warm.launcher
   class: WarmRunLauncher
 """
+# What the console script does, whatever the PATH.
+_LAMINAR: Final = "from laminar_dagster.cli.main import main; main()"
 _RUNS: Final = (("clickstream", 4), ("page_speed", 3))
 
 
@@ -83,7 +85,7 @@ class Stage:
         (self.home / "ready").touch()
 
     def _run(self, pipeline: str, epochs: int) -> None:
-        program = [sys.executable, "-m", "laminar_dagster.cli.main", "--project", str(self.project)]
+        program = [sys.executable, "-c", _LAMINAR, "--project", str(self.project)]
         done = subprocess.run(
             [*program, "run", pipeline, "--epochs", str(epochs)],
             env=self.environment(),

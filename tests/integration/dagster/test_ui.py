@@ -32,7 +32,7 @@ class Demo:
 
     def start_loop(self, *arguments: str) -> subprocess.Popen[str]:
         """A `laminar run` of the demo's first pipeline, beside Dagster."""
-        program = [sys.executable, "-m", "laminar_dagster.cli.main"]
+        program = [sys.executable, "-c", "from laminar_dagster.cli.main import main; main()"]
         return subprocess.Popen(
             [*program, "--project", str(self.stage.project), "run", "clickstream", *arguments],
             env={**self.stage.environment(), "PYTHONPATH": str(ROOT)},
