@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator
 import dagster as dg
 
 from laminar_dagster.core.document import checksum
-from laminar_dagster.core.errors import ObjectMissing
 from laminar_dagster.core.ids import EpochNumber
-from laminar_dagster.core.layout import prepared_key
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.orchestration import metadata
 from laminar_dagster.orchestration.asset_specs import MANIFEST, manifest_spec, sink_spec
@@ -51,7 +49,7 @@ def build_commit_assets(stream: Stream) -> dg.AssetsDefinition:
                 report = runner.commit(epoch)
                 if stream.watcher:
                     stream.watcher.done(report)
-                manifest = _manifest(pipeline, epoch)
+                manifest = pipeline.checkpoints.winner(epoch).manifest
                 for asset, found in commit_metadata(stream, pipeline, manifest).items():
                     if asset == names.asset(MANIFEST):
                         found |= metadata.duration_metadata(report.steps)
@@ -91,13 +89,6 @@ def commit_versions(
         version = staged.get(table.sink_id, checksum(manifest))
         found[stream.sink_key(table)] = dg.DataVersion(version)
     return found
-
-
-def _manifest(pipeline: Pipeline, epoch: EpochNumber) -> CheckpointManifest:
-    prepared = pipeline.checkpoints.prepared(epoch)
-    if prepared is None:
-        raise ObjectMissing(prepared_key(epoch))
-    return prepared.manifest
 
 
 def _published(steps: tuple[StepTaken, ...]) -> metadata.Metadata:

@@ -11,9 +11,10 @@ import dagster as dg
 from laminar_dagster.core.document import checksum, encode_part
 from laminar_dagster.core.errors import GateFailed, NotReproduced, ObjectMissing
 from laminar_dagster.core.ids import EpochNumber
-from laminar_dagster.core.layout import prepared_key
+from laminar_dagster.core.layout import plan_key
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.core.recovery import Standing
 from laminar_dagster.orchestration import checks, metadata
 from laminar_dagster.orchestration.asset_specs import PLAN, STATE, plan_spec, state_spec, view_spec
 from laminar_dagster.orchestration.failures import named_failures
@@ -32,7 +33,7 @@ from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.rerun import Rerun, rerun
 from laminar_dagster.runtime.survey import survey
 
-Result = dg.MaterializeResult[None] | dg.AssetCheckResult | dg.AssetObservation
+Result = dg.MaterializeResult[None] | dg.AssetCheckResult
 
 
 def build_epoch_assets(stream: Stream) -> dg.AssetsDefinition:
@@ -99,26 +100,22 @@ class _EpochStep:
             if done.differences:
                 raise NotReproduced(epoch, _told(done))
         else:
-            self._finish_before(epoch)
+            self._finish_before(epoch, standing)
             report = interruptibly(lambda: self._runner.prepare(epoch))
             steps = report.steps
             if self._stream.watcher:
                 self._stream.watcher.done(report)
-        plan, manifest = self._documents(epoch)
+        manifest = self._pipeline.checkpoints.winner(epoch).manifest
+        plan = self._pipeline.checkpoints.plan(epoch)
+        if plan is None:
+            raise ObjectMissing(plan_key(epoch))
         yield from self._results(plan, manifest, steps, done, is_last=is_last)
 
-    def _finish_before(self, epoch: EpochNumber) -> None:
+    def _finish_before(self, epoch: EpochNumber, standing: Standing) -> None:
         """Commit what an earlier run has prepared, rather than wait for a sensor to do so."""
-        for unfinished in survey(self._pipeline.checkpoints).unfinished:
+        for unfinished in standing.unfinished:
             if unfinished < epoch and self._pipeline.checkpoints.prepared(unfinished):
                 self._runner.commit(unfinished)
-
-    def _documents(self, epoch: EpochNumber) -> tuple[EpochPlan, CheckpointManifest]:
-        plan = self._pipeline.checkpoints.plan(epoch)
-        prepared = self._pipeline.checkpoints.prepared(epoch)
-        if plan is None or prepared is None:
-            raise ObjectMissing(prepared_key(epoch))
-        return plan, prepared.manifest
 
     def _results(
         self,
@@ -142,7 +139,7 @@ class _EpochStep:
             },
         }
         for view in stream.model.views:
-            sinks = [each.sink_id for each in stream.model.sinks if each.view == view.name]
+            sinks = stream.sinks_of(view)
             shown[names.asset(view.name)] = {
                 **metadata.output_metadata(manifest, sinks),
                 **column_schema(self._pipeline.checkpoints.objects, manifest, sinks),
@@ -184,11 +181,7 @@ def _data_versions(
     staged = {entry.sink_id: entry.output_sha256 for entry in manifest.sinks}
     for view in stream.model.views:
         # A sink that joined the pipeline later has nothing of this epoch.
-        hashes = [
-            staged[each.sink_id]
-            for each in stream.model.sinks
-            if each.view == view.name and each.sink_id in staged
-        ]
+        hashes = [staged[sink] for sink in stream.sinks_of(view) if sink in staged]
         determined = f"{planned}:{manifest.fingerprint}:{view.name}".encode()
         version = hashes[0] if hashes else hashlib.sha256(determined).hexdigest()
         found[names.asset(view.name)] = dg.DataVersion(version)

@@ -97,8 +97,8 @@ class EpochIndex:
             names.asset(MANIFEST): metadata.manifest_metadata(manifest),
         }
         for view in stream.model.views:
-            sinks = [each.sink_id for each in stream.model.sinks if each.view == view.name]
-            found[names.asset(view.name)] = metadata.output_metadata(manifest, sinks)
+            shown = metadata.output_metadata(manifest, stream.sinks_of(view))
+            found[names.asset(view.name)] = shown
         for table in stream.model.sinks:
             found[stream.sink_key(table)] = metadata.output_metadata(manifest, [table.sink_id])
         for asset, shown in found.items():

@@ -96,7 +96,7 @@ def _replay_job(stream: Stream) -> dg.JobDefinition:
                     raise NotReproduced(epoch, done.differences[0].name)
                 context.log.info("epoch %d: identical, %d hashes compared", epoch, done.compared)
 
-    return _op_job(
+    return op_job(
         stream,
         "replay",
         replay_epochs,
@@ -129,7 +129,7 @@ def _verify_job(stream: Stream) -> dg.JobDefinition:
             if problems:
                 raise problems[0]
 
-    return _op_job(
+    return op_job(
         stream,
         "verify",
         verify,
@@ -149,7 +149,9 @@ def _manifest(checkpoints: CheckpointStore, epoch: int) -> CheckpointManifest:
     return found
 
 
-def _op_job(stream: Stream, what: str, step: dg.OpDefinition, description: str) -> dg.JobDefinition:
+def op_job(stream: Stream, what: str, step: dg.OpDefinition, description: str) -> dg.JobDefinition:
+    """A job of one step."""
+
     @dg.job(
         name=stream.names.job(what),
         description=description,

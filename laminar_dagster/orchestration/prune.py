@@ -9,7 +9,7 @@ import dagster as dg
 
 from laminar_dagster.orchestration.failures import named_failures
 from laminar_dagster.orchestration.history_window import HistoryWindow
-from laminar_dagster.orchestration.names import PIPELINE_TAG
+from laminar_dagster.orchestration.jobs import op_job
 from laminar_dagster.orchestration.private_api import (
     forget_partitions,
     forget_runless_events,
@@ -82,17 +82,13 @@ def build_prune_job(stream: Stream) -> dg.JobDefinition:
                 newest,
             )
 
-    @dg.job(
-        name=stream.names.job("prune"),
-        description=f"Keep {keeps.checkpoints} checkpoints in the store, and {keeps.history:,} "
-        "epochs in Dagster.",
-        tags={PIPELINE_TAG: str(stream.names.pipeline)},
-        executor_def=dg.in_process_executor,
+    return op_job(
+        stream,
+        "prune",
+        prune_epochs,
+        f"Keep {keeps.checkpoints} checkpoints in the store, and {keeps.history:,} epochs in "
+        "Dagster.",
     )
-    def prune() -> None:
-        prune_epochs()
-
-    return prune
 
 
 def build_prune_schedule(stream: Stream) -> dg.ScheduleDefinition:

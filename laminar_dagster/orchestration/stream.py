@@ -18,7 +18,7 @@ from laminar_dagster.config.lineage import Lineage, column_lineage
 from laminar_dagster.config.model import PipelineModel, SinkTable, SourceTable, View
 from laminar_dagster.config.variables import shown
 from laminar_dagster.core.errors import InvalidConfig
-from laminar_dagster.core.ids import EpochNumber
+from laminar_dagster.core.ids import EpochNumber, SinkId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.orchestration.names import Names, place_key
@@ -135,6 +135,10 @@ class Stream:
     def view(self, name: str) -> View:
         """A view by its name."""
         return next(view for view in self.model.views if view.name == name)
+
+    def sinks_of(self, view: View) -> tuple[SinkId, ...]:
+        """The sinks that publish the rows of a view."""
+        return tuple(each.sink_id for each in self.model.sinks if each.view == view.name)
 
     def backlog_after(self, manifest: CheckpointManifest | None, plan: EpochPlan | None) -> Backlog:
         """What waits beyond a checkpoint; of a source that cannot answer, its error."""

@@ -66,6 +66,17 @@ class CheckpointStore:
             prepared.manifest.validate()
         return prepared
 
+    def winner(self, epoch: EpochNumber) -> Prepared:
+        """The winning attempt of an epoch that has one.
+
+        Raises:
+            ObjectMissing: It has none.
+        """
+        prepared = self.prepared(epoch)
+        if prepared is None:
+            raise ObjectMissing(layout.prepared_key(epoch))
+        return prepared
+
     def create_prepared(self, prepared: Prepared) -> None:
         """Try to make an attempt the winner.
 

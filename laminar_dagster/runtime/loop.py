@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
-from laminar_dagster.core import layout
-from laminar_dagster.core.errors import FencedError, ObjectMissing, RetryError, UnknownOutcome
+from laminar_dagster.core.errors import FencedError, RetryError, UnknownOutcome
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.runtime.backlog import Backlog, backlog_of
@@ -158,10 +157,7 @@ class EpochLoop:
     def _run_one(self, epoch: EpochNumber | None = None) -> EpochDone:
         report = self.runner.run(epoch)
         # The checkpoint itself may be collected by now; the record of its winner stays.
-        prepared = self.pipeline.checkpoints.prepared(report.epoch)
-        if prepared is None:
-            raise ObjectMissing(layout.prepared_key(report.epoch))
-        done = EpochDone(report, prepared.manifest)
+        done = EpochDone(report, self.pipeline.checkpoints.winner(report.epoch).manifest)
         self.on_event(done)
         return done
 

@@ -203,10 +203,7 @@ def prepare(pipeline: Pipeline, attempt: Attempt) -> None:
 
 def write_manifest(pipeline: Pipeline, epoch: EpochNumber) -> None:
     """Step 5. The commit point of state and offsets."""
-    prepared = pipeline.checkpoints.prepared(epoch)
-    if not prepared:
-        raise ObjectMissing(layout.prepared_key(epoch))
-    pipeline.checkpoints.write_manifest(prepared)
+    pipeline.checkpoints.write_manifest(pipeline.checkpoints.winner(epoch))
 
 
 def commit_sinks(
