@@ -6,19 +6,22 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 ENV    := .venv/.installed
 JAVA   := .venv/.java-home
+CLASSES := .venv/.spark-classes.jsa
 CODE   := laminar_dagster tests infra $(wildcard definitions.py) \
-          $(patsubst %/__init__.py,%,$(wildcard bench/__init__.py examples/__init__.py))
+          $(patsubst %/__init__.py,%,$(wildcard bench/__init__.py examples/__init__.py soak/__init__.py))
 # For example: make test PYTEST_ARGS='-k s3 -x'
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 UI_ARGS ?=
+KAFKA_DEMO_ARGS ?=
+SOAK_ARGS ?=
 
 # A Java that has been removed since is looked for again.
 $(shell test -x "$$(cat $(JAVA) 2>/dev/null)/bin/java" || rm -f $(JAVA))
 # Spark takes the Java that the set-up found, which need not be on the PATH.
 with_java = export JAVA_HOME="$$(cat $(JAVA))";
 
-.PHONY: help setup demo ui test check format lint types imports unit lock services-up services-down bench clean
+.PHONY: help setup demo kafka-demo ui test check format lint types imports unit unit-core lock services-up services-down bench bench-kafka soak clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,17 +31,20 @@ setup: $(ENV) $(JAVA)  ## Create .venv from the lock and find or install Java
 demo: setup  ## Kill a pipeline of a million events in a commit, recover it, compare with the answer
 	@$(with_java) $(PYTHON) -m examples.clickstream
 
+kafka-demo: setup  ## Kafka in: a broker, a producer, lag on the screen; KAFKA_DEMO_ARGS='--seconds 20'
+	@$(with_java) $(PYTHON) -m examples.kafka_orders $(KAFKA_DEMO_ARGS)
+
 ui: setup  ## Open Dagster on two pipelines that have run a few epochs; UI_ARGS='--anew --port 3001'
 	@$(with_java) $(PYTHON) -m examples.ui $(UI_ARGS)
 
-test: setup  ## Run every test, real services included; coverage of the package >= 85 %
+test: setup $(CLASSES)  ## Run every test, real services included; coverage of the package >= 85 %
 	@$(PYTHON) -m infra install || echo "Its tests cannot run." >&2
 	@# In the order of the folders: the long files come first, and many short ones fill the end.
 	@$(with_java) $(PYTHON) -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder \
 		--cov --cov-report= $(PYTEST_ARGS)
 	@$(PYTHON) -m coverage report --fail-under=85
 
-check: lint types imports unit  ## All that needs no service: the first half of CI, under 3 minutes
+check: lint types imports unit  ## All that needs no service, in a few minutes
 
 format: $(ENV)  ## Format the code and fix what can be fixed
 	@$(PYTHON) -m ruff check --fix-only --quiet .
@@ -54,9 +60,11 @@ types: $(ENV)  ## Types: mypy --strict on the package and all that surrounds it
 imports: $(ENV)  ## Layers: import-linter
 	@.venv/bin/lint-imports --no-logo
 
-unit: setup  ## Unit tests but the slow ones; branch coverage of core >= 95 %
+unit-core: setup  ## Unit tests of core alone; its branch coverage >= 95 %
 	@$(PYTHON) -m pytest tests/unit/core -m 'not slow' -n 2 --cov=laminar_dagster/core --cov-report= $(PYTEST_ARGS)
 	@$(PYTHON) -m coverage report --include='laminar_dagster/core/*' --fail-under=95
+
+unit: unit-core  ## Unit tests but the slow ones
 	@$(PYTHON) -m pytest tests/unit --ignore=tests/unit/core -m 'not slow' -n 2 $(PYTEST_ARGS)
 
 lock:  ## Resolve the dependencies anew into requirements.lock
@@ -71,6 +79,12 @@ services-down: $(ENV)  ## Stop the services that services-up started
 bench: setup  ## Run the benchmarks; BENCH_ARGS='throughput --full' chooses
 	@$(with_java) $(PYTHON) -m bench $(BENCH_ARGS)
 
+bench-kafka: setup  ## Kafka beside its peers, which it installs; over an hour; BENCH_ARGS='--quick'
+	@$(with_java) $(PYTHON) -m bench kafka $(BENCH_ARGS)
+
+soak: setup  ## Random faults for minutes, then every sink beside the answer; SOAK_ARGS='--minutes 2 --seed 7'
+	@$(with_java) $(PYTHON) -m soak $(SOAK_ARGS)
+
 clean:  ## Remove the environment, caches and results (not the cache of installed services)
 	@if [ -x $(PYTHON) ]; then $(PYTHON) -m infra down; fi
 	@rm -rf .venv .laminar .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
@@ -82,3 +96,7 @@ $(ENV): requirements.lock pyproject.toml infra/bootstrap.sh
 
 $(JAVA): $(ENV)
 	@$(PYTHON) -m infra.java > $@
+
+# Without it the tests take longer.
+$(CLASSES): $(JAVA) infra/spark_classes.py
+	@$(with_java) $(PYTHON) -m infra.spark_classes || echo "Spark's classes could not be kept." >&2

@@ -22,14 +22,20 @@ from bench import (
     epochs,
     identifiers,
     listing,
+    recovery,
     report,
+    rescale,
     state_growth,
     state_io,
     stores,
     throughput,
 )
 from bench.figures import Benchmark, Figure
+from bench.kafka import contests, decoding, memory, questions
+from bench.kafka.venue import closing_venue
 from bench.measure import FULL, QUICK
+from bench.sinks import benchmarks as sinks
+from bench.sinks import engines
 from bench.surroundings import Surroundings
 from infra.errors import ServiceError
 
@@ -39,19 +45,31 @@ GROUPS: Final[dict[str, tuple[Benchmark, ...]]] = {
     "stores": stores.BENCHMARKS,
     "listing": listing.BENCHMARKS,
     "epochs": epochs.BENCHMARKS,
+    "recovery": recovery.BENCHMARKS,
     "engine": (
         throughput.BENCHMARK,
         epoch_overhead.BENCHMARK,
         state_growth.BENCHMARK,
         checkpoint_overhead.BENCHMARK,
         state_io.BENCHMARK,
+        rescale.BENCHMARK,
     ),
+    "sinks": sinks.BENCHMARKS,
+    "sinks-peers": engines.BENCHMARKS,
     "dagster": (
         dagster_latency.BENCHMARK,
         dagster_idle.BENCHMARK,
         dagster_partitions.BENCHMARK,
     ),
+    "kafka": (
+        *contests.BENCHMARKS,
+        decoding.BENCHMARK,
+        *questions.BENCHMARKS,
+        memory.BENCHMARK,
+    ),
 }
+# Only by name: they install peers, and the first takes more than an hour.
+ON_REQUEST: Final = frozenset({"kafka", "sinks-peers"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     load = _load()
     figures: list[Figure] = []
     missing: dict[str, None] = {}
-    with Surroundings(effort) as surroundings:
+    with Surroundings(effort) as surroundings, closing_venue():
         for benchmark in benchmarks:
             print(f"{benchmark.name} …", file=sys.stderr, flush=True)
             try:
@@ -89,7 +107,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Run the benchmarks.")
-    parser.add_argument("names", metavar="NAME", nargs="*", help="a benchmark or a group")
+    by_name = ", ".join(sorted(ON_REQUEST))
+    parser.add_argument(
+        "names",
+        metavar="NAME",
+        nargs="*",
+        help=f"a benchmark or a group; without any, all but those of {by_name}, which install "
+        "the peers they are measured beside; kafka takes more than an hour",
+    )
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     parser.add_argument("--quick", action="store_true", help="few rounds: to see that it works")
     parser.add_argument("--full", action="store_true", help="also what takes many minutes")
@@ -105,9 +130,9 @@ def _chosen(names: Sequence[str]) -> list[Benchmark]:
         print(f"There is no benchmark {unknown[0]!r}; {hint}.", file=sys.stderr)
         raise SystemExit(2)
     groups = {each.name: group for group, members in GROUPS.items() for each in members}
-    return [
-        each for each in everything if not names or each.name in names or groups[each.name] in names
-    ]
+    if not names:
+        return [each for each in everything if groups[each.name] not in ON_REQUEST]
+    return [each for each in everything if each.name in names or groups[each.name] in names]
 
 
 def _print_names() -> None:

@@ -114,6 +114,20 @@ def one_by_one_of(rounds: int, warm: int, act: Callable[[], _ResultT]) -> list[_
     return [act() for _ in range(rounds)]
 
 
+def timed(act: Callable[[], object]) -> float:
+    """The time on the wall of one call."""
+    begun = time.perf_counter()
+    act()
+    return time.perf_counter() - begun
+
+
+def timed_and_undone(act: Callable[[], object], undo: Callable[[], object]) -> float:
+    """The time on the wall of a call that has to be undone before the next one."""
+    taken = timed(act)
+    undo()
+    return taken
+
+
 def times_run(effort: Effort) -> int:
     """How often `one_by_one` runs each thing, for things that use up what they work on."""
     return effort.rounds + 1

@@ -87,7 +87,7 @@ def _value(value: float, unit: Unit) -> str:
         case "s":
             return _time(value)
         case "bytes":
-            return f"{value / 1024:.1f} KiB"
+            return f"{value / 1024:.1f} KiB" if value >= 1024 else f"{value:.0f} B"
         case "share":
             return f"{value * 100:.2g} %"
         case "times":
@@ -101,6 +101,7 @@ def _value(value: float, unit: Unit) -> str:
 def _time(seconds: float) -> str:
     if not seconds:
         return "0"
-    size, name = next((each for each in _TIMES if seconds >= each[0]), _TIMES[-1])
+    # A difference may be below zero.
+    size, name = next((each for each in _TIMES if abs(seconds) >= each[0]), _TIMES[-1])
     number = seconds / size
-    return f"{number:.0f} {name}" if number >= 100 else f"{number:.3g} {name}"
+    return f"{number:.0f} {name}" if abs(number) >= 100 else f"{number:.3g} {name}"

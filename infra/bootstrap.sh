@@ -65,7 +65,7 @@ sync() {
 lock() {
     "$uv" pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
         --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
-        --extra testing --group dev --group build --output-file requirements.lock pyproject.toml
+        --extra metrics --extra testing --group dev --group build --output-file requirements.lock pyproject.toml
 }
 
 case "${1:-}" in

@@ -13,7 +13,11 @@ from infra.errors import ServiceUnavailable
 
 NAME = "chromium"
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-_PACKAGES = dict.fromkeys(("apt-get", "dnf", "yum", "apk"), "chromium")
+# On Debian, a browser without fonts shows pages without letters.
+_PACKAGES = {
+    "apt-get": "chromium fonts-liberation",
+    **dict.fromkeys(("dnf", "yum", "apk"), "chromium"),
+}
 
 
 @dataclass(frozen=True, slots=True)

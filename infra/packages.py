@@ -14,7 +14,8 @@ def install(what: str, packages: Mapping[str, str], otherwise: str = "") -> str 
 
     Args:
         what: What is wanted, for people.
-        packages: What the package is called, by the package managers that have it.
+        packages: What the package is called, by the package managers that have it; or several
+            packages, with spaces between them.
         otherwise: What else to do where there is none of these package managers.
 
     Returns:
@@ -48,9 +49,12 @@ def _install_with(manager: str, package: str, privilege: list[str]) -> bool:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
         return done.returncode == 0
 
+    names = package.split()
     if manager == "apk":
-        return run("add", package)
-    if run("install", "-y", package):
-        return True
+        return run("add", *names)
+    if manager != "apt-get":
+        return run("install", "-y", *names)
+    # Somebody else may be installing something; and what a browser recommends is a desktop.
+    install = ("-o", "DPkg::Lock::Timeout=600", "install", "-y", "--no-install-recommends", *names)
     # The package lists may be missing or name versions that are gone.
-    return manager == "apt-get" and run("update") and run("install", "-y", package)
+    return run(*install) or (run("-o", "DPkg::Lock::Timeout=600", "update") and run(*install))

@@ -8,13 +8,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 
 _LEASH = Path(__file__).with_name("leash.py")
 # Linux counts start times from boot, so they repeat after a reboot.
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+_Start = Callable[[], "subprocess.Popen[bytes]"]
+_to_start: SimpleQueue[tuple[_Start, Future[subprocess.Popen[bytes]]]] = SimpleQueue()
+_starter: list[threading.Thread] = []
+_starter_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +92,43 @@ def spawn(
         user: Account to run as; needs root.
         outlive: Keep the process when this one dies. Otherwise the kernel kills it (Linux only).
     """
-    # The kernel follows the starting *thread*: a short-lived one would take the service with it.
-    tied = not outlive and threading.current_thread() is threading.main_thread()
-    leash = [sys.executable, "-IS", str(_LEASH), str(os.getpid() if tied else 0), user or "-"]
+    leash = [sys.executable, "-IS", str(_LEASH), str(0 if outlive else os.getpid()), user or "-"]
     with log.open("ab") as output:
-        return subprocess.Popen(
-            [*leash, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=cwd,
-            env=dict(environment),
-            start_new_session=True,
+        return _in_lasting_thread(
+            lambda: subprocess.Popen(
+                [*leash, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env=dict(environment),
+                start_new_session=True,
+            )
         )
+
+
+def _in_lasting_thread(start: _Start) -> subprocess.Popen[bytes]:
+    """Start a process from a thread that ends with this process and not before.
+
+    The kernel kills a child with the *thread* that started it: a short-lived one would take it
+    along.
+    """
+    started: Future[subprocess.Popen[bytes]] = Future()
+    with _starter_lock:
+        if not any(thread.is_alive() for thread in _starter):
+            _starter[:] = [threading.Thread(target=_start_all, name="starter", daemon=True)]
+            _starter[0].start()
+    _to_start.put((start, started))
+    return started.result()
+
+
+def _start_all() -> None:
+    while True:
+        start, started = _to_start.get()
+        try:
+            started.set_result(start())
+        except BaseException as error:
+            started.set_exception(error)
 
 
 def tail(log: Path, lines: int = 20) -> str:

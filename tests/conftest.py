@@ -7,11 +7,17 @@ import signal
 
 from hypothesis import settings
 
+from infra import spark_classes
+
 pytest_plugins = (
+    "tests.services.watchdog",
     "tests.services.summary",
     "tests.services.s3",
     "tests.services.postgres",
+    "tests.services.mariadb",
     "tests.services.faulty_wire",
+    "tests.services.kafka",
+    "tests.services.schema_registry",
     "tests.services.spark",
     "tests.services.spark_connect",
     "tests.services.browser",
@@ -21,6 +27,9 @@ pytest_plugins = (
 # A shell that starts the tests in the background has them ignore these, and children inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+# Most Sparks of the tests run for seconds.
+os.environ.setdefault(spark_classes.VARIABLE, spark_classes.quick_start())
 
 # A deadline per example fails on a busy machine, not on a bug. A failure prints how to replay it.
 settings.register_profile("dev", deadline=None, print_blob=True)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from laminar_dagster.cli import wording
+from laminar_dagster.cli.failures import Failure, failure_of
+from laminar_dagster.config.mistakes import InvalidPipeline
 from laminar_dagster.config.model import PipelineModel
-from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.core.errors import InvalidConfig, LaminarError
+from laminar_dagster.core.ids import SinkId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
-from laminar_dagster.core.ports import ObjectStore, Sink
+from laminar_dagster.core.ports import ArrowSchema, ObjectStore, Sink
 from laminar_dagster.runtime.adapters import Adapters
 from laminar_dagster.runtime.backlog import SourceBacklog, measure
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock
+from laminar_dagster.runtime.health import ANSWERS, ask_health
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.survey import newest_manifest, survey
 from laminar_dagster.stores.url import open_store
@@ -23,11 +27,27 @@ from laminar_dagster.stores.url import open_store
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a part of a pipeline answered: ``found`` in words, or the error."""
+    """What a part of a pipeline answered: ``found`` in words, or the error.
+
+    Attributes:
+        where: The place in a file that describes the part.
+    """
 
     part: str
     found: str = ""
     error: LaminarError | None = None
+    where: str = ""
+
+    @property
+    def failure(self) -> Failure | None:
+        """The error, with the place that it is about."""
+        if self.error is None:
+            return None
+        failure = failure_of(self.error)
+        if not self.where or isinstance(self.error, InvalidPipeline):
+            return failure
+        told = self.error.problem if isinstance(self.error, InvalidConfig) else str(self.error)
+        return replace(failure, message=f"{wording.shorter_place(self.where)}: {told}")
 
 
 def check_connections(model: PipelineModel, adapters: Adapters, project: Path) -> Iterator[Finding]:
@@ -43,28 +63,74 @@ def check_connections(model: PipelineModel, adapters: Adapters, project: Path) -
 
     yield _ask("store", ask_store)
     parent, previous = before[0] if before else (None, None)
-    for waiting in measure(adapters.sources, parent, previous, SystemClock().now()).sources:
-        yield Finding(f"source {waiting.source_id}", amount_waiting(waiting), waiting.error)
+    yield from _check_sources(model, adapters, parent, previous)
+    places = {each.sink_id: str(each.place) for each in model.sinks}
     for sink in adapters.sinks:
 
         def ask_sink(sink: Sink = sink) -> str:
             ledger = sink.ledger()
             return "nothing committed yet" if ledger is None else f"at epoch {ledger}"
 
-        yield _ask(f"sink {sink.sink_id}", ask_sink)
+        yield _ask(_name_of(sink.sink_id), ask_sink, places.get(sink.sink_id, ""))
 
 
-def check_queries(pipeline: Pipeline) -> Iterator[Finding]:
-    """Have Spark look at every query: it knows types and functions that the files do not show."""
+def _check_sources(
+    model: PipelineModel,
+    adapters: Adapters,
+    parent: CheckpointManifest | None,
+    previous: EpochPlan | None,
+) -> Iterator[Finding]:
+    """What waits in each source, and how it does."""
+    places = {each.source_id: str(each.place) for each in model.sources}
+    backlog = measure(adapters.sources, parent, previous, SystemClock().now())
+    health = ask_health(adapters.sources, parent, backlog)
+    for waiting in backlog.sources:
+        report = health[waiting.source_id]
+        found = amount_waiting(waiting)
+        if report is not ANSWERS:
+            found += f"; {report.message}"
+        where = places.get(waiting.source_id, "")
+        yield Finding(f"source {waiting.source_id}", found, report.error, where)
+
+
+def check_queries(
+    model: PipelineModel, pipeline: Pipeline, silent: Collection[str]
+) -> Iterator[Finding]:
+    """Have Spark look at every query: it knows types and functions that the files do not show.
+
+    With the columns it finds, every sink is asked whether it can take them.
+
+    Args:
+        model: What the author wrote.
+        pipeline: The same, put together.
+        silent: The parts that did not answer before; they are not asked again.
+    """
     try:
-        found = pipeline.engine.mistakes()
+        found = pipeline.engine.examine()
     except LaminarError as error:
         yield Finding("queries", error=error)
         return
-    for mistake in found:
+    for mistake in found.mistakes:
         yield Finding(f"query at {mistake.where}", error=mistake)
-    if not found:
+    if not found.mistakes:
         yield Finding("queries", "Spark takes every one")
+    for table in model.sinks:
+        sink, columns = pipeline.sink(table.sink_id), found.columns.get(table.view)
+        is_silent = _name_of(table.sink_id) in silent
+        if sink is not None and columns is not None and not is_silent:
+            yield _check_columns(sink, columns, str(table.place))
+
+
+def _name_of(sink: SinkId) -> str:
+    return f"sink {sink}"
+
+
+def _check_columns(sink: Sink, columns: ArrowSchema, where: str) -> Finding:
+    def check() -> str:
+        sink.check(columns)
+        return "every one has its place"
+
+    return _ask(f"columns of {_name_of(sink.sink_id)}", check, where)
 
 
 def amount_waiting(source: SourceBacklog) -> str:
@@ -82,11 +148,11 @@ def amount_waiting(source: SourceBacklog) -> str:
             return f"something waits {where}"
 
 
-def _ask(part: str, ask: Callable[[], str]) -> Finding:
+def _ask(part: str, ask: Callable[[], str], where: str = "") -> Finding:
     try:
-        return Finding(part, ask())
+        return Finding(part, ask(), where=where)
     except LaminarError as error:
-        return Finding(part, error=error)
+        return Finding(part, error=error, where=where)
 
 
 def _newest(store: ObjectStore) -> tuple[CheckpointManifest | None, EpochPlan | None]:

@@ -45,9 +45,29 @@ _COMMANDS: Final = {
         "laminar_dagster.cli.plan",
         "Show what a changed pipeline does to its state.",
     ),
+    "rescale": LazyCommand(
+        "laminar_dagster.cli.rescale",
+        "Spread the state over another number of buckets.",
+    ),
     "verify": LazyCommand(
         "laminar_dagster.cli.verify",
         "Run an epoch again and compare every hash.",
+    ),
+    "recover": LazyCommand(
+        "laminar_dagster.cli.recover",
+        "Mend a damaged store, and restore a checkpoint.",
+    ),
+    "fork": LazyCommand(
+        "laminar_dagster.cli.branches.fork",
+        "Replay epochs with a changed model, in a branch.",
+    ),
+    "branch": LazyCommand(
+        "laminar_dagster.cli.branches.group",
+        "List, run, compare and drop branches.",
+    ),
+    "promote": LazyCommand(
+        "laminar_dagster.cli.branches.promote",
+        "Put a branch in its pipeline's place; correct the sinks.",
     ),
     "state": LazyCommand(
         "laminar_dagster.cli.state.group",
@@ -56,6 +76,10 @@ _COMMANDS: Final = {
     "dead-letters": LazyCommand(
         "laminar_dagster.cli.dead_letters.group",
         "List, show and replay records that were set aside.",
+    ),
+    "txn": LazyCommand(
+        "laminar_dagster.cli.txn.group",
+        "List and end transactions that sinks left open.",
     ),
     "checkpoints": LazyCommand(
         "laminar_dagster.cli.checkpoints.group",

@@ -8,9 +8,14 @@ from typing import Final
 
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.tables import Block, Column, Fields, Line, Table
-from laminar_dagster.core import layout
 from laminar_dagster.core.ids import SourceId
-from laminar_dagster.core.manifest import CheckpointManifest, FileEntry, PartitionSnapshotEntry
+from laminar_dagster.core.manifest import (
+    CheckpointManifest,
+    FileEntry,
+    PartitionSnapshotEntry,
+    RecordCounts,
+    SourceOffsetEntry,
+)
 from laminar_dagster.core.offsets import Gap, describe_position
 
 # As many files as fit on a screen or two.
@@ -43,7 +48,6 @@ def dossier(
 
 def head_fields(manifest: CheckpointManifest, now: datetime) -> list[tuple[str, str]]:
     """What a checkpoint is, but for its id and epoch."""
-    counts = manifest.counts
     committed = wording.timestamp(manifest.completed_at)
     took = wording.duration(manifest.completed_at - manifest.started_at)
     return [
@@ -54,15 +58,22 @@ def head_fields(manifest: CheckpointManifest, now: datetime) -> list[tuple[str, 
         ("started", f"{wording.timestamp(manifest.started_at)} UTC"),
         ("committed", f"{committed} UTC, {wording.ago(manifest.completed_at, now)}, took {took}"),
         ("watermark", with_zone(manifest.watermark)),
-        (
-            "records",
-            f"{counts.read:,} read = {counts.processed:,} processed + {counts.filtered:,} filtered"
-            f" + {counts.dead_lettered:,} dead-lettered + {counts.late:,} late",
-        ),
+        ("records", _balance(manifest.counts)),
         ("state", wording.size(manifest.total_size_bytes)),
         ("unaligned", "yes" if manifest.is_unaligned else "no"),
         ("format", f"version {manifest.version}"),
     ]
+
+
+def _balance(counts: RecordCounts) -> str:
+    """Where every record went. What only some formats have is told only where there is any."""
+    added = f" + {counts.added:,} added" if counts.added else ""
+    skipped = f" + {counts.skipped:,} skipped" if counts.skipped else ""
+    return (
+        f"{counts.read:,} read{added} = {counts.processed:,} processed"
+        f" + {counts.filtered:,} filtered + {counts.dead_lettered:,} dead-lettered"
+        f" + {counts.late:,} late{skipped}"
+    )
 
 
 def operators(manifest: CheckpointManifest) -> Iterator[Block]:
@@ -72,9 +83,12 @@ def operators(manifest: CheckpointManifest) -> Iterator[Block]:
 
 
 def sources(manifest: CheckpointManifest) -> Iterator[Block]:
-    """Where each source stands."""
+    """Where each source stands, and what it took to read it."""
     if manifest.sources:
         yield _sources(manifest)
+    read = [entry for entry in manifest.sources if entry.reading is not None]
+    if read:
+        yield _readings(read)
 
 
 def output(manifest: CheckpointManifest) -> Iterator[Block]:
@@ -143,6 +157,34 @@ def _sources(manifest: CheckpointManifest) -> Table:
     return Table(columns, rows, "Sources")
 
 
+def _readings(entries: Sequence[SourceOffsetEntry]) -> Table:
+    columns = (
+        Column("source"),
+        Column("records", right=True),
+        Column("bytes", right=True),
+        Column("chunks", right=True, optional=2),
+        Column("fetch s", right=True),
+        Column("decode s", right=True),
+        Column("pauses", right=True, optional=1),
+        Column("schema ids", optional=1),
+    )
+    rows = [
+        (
+            entry.source_id,
+            f"{reading.records:,}",
+            wording.size(reading.size_bytes),
+            f"{reading.chunks:,}",
+            f"{reading.fetch_micros / 1e6:.2f}",
+            f"{reading.decode_micros / 1e6:.2f}",
+            f"{reading.pauses:,}",
+            ", ".join(map(str, entry.schema_ids)),
+        )
+        for entry in entries
+        if (reading := entry.reading) is not None
+    ]
+    return Table(columns, rows, "Reading")
+
+
 def gaps(lost: Sequence[tuple[SourceId, Gap]]) -> Iterator[Block]:
     """What was lost, by source."""
     if not lost:
@@ -196,9 +238,7 @@ def _dead_letters(manifest: CheckpointManifest) -> Table:
     rows = []
     for entry in manifest.dead_letters:
         _, files_, size = _totals(entry.files)
-        late = sum(file.rows for file in entry.files if layout.is_late_path(file.path))
-        dead = sum(file.rows for file in entry.files) - late
-        rows.append((entry.source_id, f"{dead:,}", f"{late:,}", files_, size))
+        rows.append((entry.source_id, f"{entry.dead_rows:,}", f"{entry.late_rows:,}", files_, size))
     return Table(columns, rows, "Dead letters and late records")
 
 

@@ -127,6 +127,18 @@ def open_pipeline(
     project = project_of(ctx)
     # The assembly would stop at the first mistake.
     build_adapters(model, project)
+    return assemble(model, project, spark_session(model, when_started))
+
+
+def spark_session(
+    model: PipelineModel, when_started: Callable[[float], None] = lambda _seconds: None
+) -> Callable[[], Any]:
+    """Gives one session of Spark, which starts when it is asked for first.
+
+    Args:
+        model: Has the settings.
+        when_started: Called when Spark has started, with the seconds that it took.
+    """
     sessions: list[Any] = []
 
     def session() -> Any:
@@ -136,4 +148,4 @@ def open_pipeline(
             when_started(time.monotonic() - begun)
         return sessions[0]
 
-    return assemble(model, project, session)
+    return session

@@ -21,6 +21,12 @@ def plain_document(document: Document) -> dict[str, Any]:
     return plain | {"checksum": checksum(document)}
 
 
+def plain_record(record: msgspec.Struct) -> dict[str, Any]:
+    """A part of a document, member by member."""
+    plain: dict[str, Any] = _plain(record)
+    return plain
+
+
 def _plain(value: Any) -> Any:
     match value:
         case msgspec.Struct():

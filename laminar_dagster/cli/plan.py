@@ -18,6 +18,7 @@ from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.deployment import OperatorChange
 from laminar_dagster.core.errors import RefusedError
 from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.succession import replaced_versions
 from laminar_dagster.runtime.adapters import existing_checkpoints
 from laminar_dagster.runtime.deployment import changes_since
 from laminar_dagster.runtime.survey import newest_manifest, survey
@@ -25,9 +26,16 @@ from laminar_dagster.runtime.survey import newest_manifest, survey
 _SUMMARIES: Final = {
     "keep": "The next epoch goes on with this state.",
     "migrate": "The next epoch goes on with this state, and converts it as it is read.",
+    "rescale": "Refused as yet: the state has to be spread over another number of buckets first. "
+    "`laminar rescale` does it, in an epoch of its own.",
     "rebuild": "Refused: the next epoch cannot go on with this state. Undo the change, or give the "
     "changed view another name, under which it begins anew.",
 }
+
+_REPLACED: Final = (
+    "Refused: a branch was promoted in place of this version. Load the project as it is now, or "
+    "fork this version and promote it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,12 @@ class _Deployment:
     def verdict(self) -> str:
         """The gravest of the operators' verdicts."""
         found = {each.verdict for each in self.operators}
-        return next((each for each in ("rebuild", "migrate") if each in found), "keep")
+        return next((each for each in ("rebuild", "rescale", "migrate") if each in found), "keep")
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether a branch took the place of this version: no epoch is for it, state or not."""
+        return self.model.fingerprint in replaced_versions(self.parent)
 
     def others(self) -> Iterator[tuple[str, str, str]]:
         """Sources and sinks that come or go: kind, name, what happens."""
@@ -63,15 +76,17 @@ class _Deployment:
 def command(ctx: click.Context, pipeline: str | None) -> int:
     """Show what the pipeline, as it is written now, would do to the state that is there.
 
-    For each operator: keep, migrate or rebuild, and why. Nothing is run or changed. Exits with 3
-    when something would have to be rebuilt.
+    For each operator: keep, migrate, rescale or rebuild, and why. Nothing is run or changed. Exits
+    with 3 when something would have to be rescaled or rebuilt before the next epoch, and for a
+    version that a branch has replaced.
     """
     model = find_model(ctx, pipeline)
     checkpoints = existing_checkpoints(model.config, project_of(ctx))
     parent = newest_manifest(checkpoints, survey(checkpoints)) if checkpoints else None
     found = _Deployment(model, parent, changes_since(define(model), parent, checkpoints))
     output_of(ctx).result(lambda: _document(found), lambda: _blocks(found))
-    return RefusedError.exit_code if found.verdict == "rebuild" else 0
+    is_refused = found.is_replaced or found.verdict in ("rescale", "rebuild")
+    return RefusedError.exit_code if is_refused else 0
 
 
 def _coming_and_going(
@@ -91,6 +106,7 @@ def _document(found: _Deployment) -> dict[str, Any]:
         "last_epoch": parent.epoch if parent else None,
         "last_fingerprint": parent.fingerprint if parent else None,
         "verdict": found.verdict,
+        "is_replaced": found.is_replaced,
         "operators": [
             {
                 "operator": each.operator_id,
@@ -128,7 +144,7 @@ def _blocks(found: _Deployment) -> Iterator[Block]:
     if found.parent is None:
         yield Line("Nothing to keep: the first epoch begins with empty state.")
     else:
-        yield Line(_SUMMARIES[found.verdict])
+        yield Line(_REPLACED if found.is_replaced else _SUMMARIES[found.verdict])
 
 
 def _fingerprints(found: _Deployment) -> str:

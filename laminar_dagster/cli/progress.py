@@ -6,6 +6,19 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from laminar_dagster.core.recovery import RecoveryProgress
+
+_PHASES: Final = {
+    "reading_manifest": "reading what is committed",
+    "downloading_snapshots": "reading and checking",
+    "restoring_state": "restoring",
+    "seeking_sources": "asking the sources",
+    "rebuilding": "running epochs again",
+    "complete": "done",
+}
 
 
 @contextlib.contextmanager
@@ -81,3 +94,46 @@ def live_line() -> Iterator[Callable[[str], None]]:
         console = Console(file=terminal)
         with console.status(Text("")) as status:
             yield lambda text: status.update(Text(text))
+
+
+@contextlib.contextmanager
+def recovery_progress() -> Iterator[Callable[[RecoveryProgress], None]]:
+    """A bar with the phase, the bytes and the time that is left."""
+    if not sys.stderr.isatty():
+        yield lambda _progress: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    # A handle of its own: while Spark starts, standard error leads elsewhere.
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w") as terminal:
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[told]}"),
+            console=Console(file=terminal),
+            transient=True,
+        )
+        with bar:
+            task = bar.add_task(_PHASES["reading_manifest"], total=1.0, told="")
+            yield lambda progress: bar.update(
+                task,
+                description=_PHASES[progress.phase],
+                completed=progress.progress,
+                told=describe_progress(progress),
+            )
+
+
+def describe_progress(progress: RecoveryProgress) -> str:
+    """Bytes, and the time that is left as far as anybody can tell."""
+    from datetime import timedelta
+
+    from laminar_dagster.cli import wording
+
+    if not progress.total_bytes:
+        return ""
+    told = f"{wording.size(progress.bytes_downloaded)} of {wording.size(progress.total_bytes)}"
+    if progress.estimated_remaining:
+        left = timedelta(seconds=round(progress.estimated_remaining))
+        told += f", {wording.duration(left)} left"
+    return told

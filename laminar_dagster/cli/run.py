@@ -7,9 +7,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, assert_never
 
 import click
+from msgspec import structs
 
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.connections import amount_waiting
@@ -27,10 +29,12 @@ from laminar_dagster.cli.progress import live_line
 from laminar_dagster.cli.signals import StopRequest
 from laminar_dagster.cli.tables import Block, Line, Table
 from laminar_dagster.config.model import PipelineModel
+from laminar_dagster.config.pipeline import config_file
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.loop import EpochDone, EpochLoop, Event, Retrying, Runner, Waiting
 from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.telemetry import Telemetry, open_telemetry
 
 _ROWS_SHOWN: Final = 20
 # What a run that lasts for months remembers of its epochs; the store has them all.
@@ -55,6 +59,12 @@ _HOW_TO_SEE: Final = "Set DAGSTER_HOME to a folder, and epochs are runs of Dagst
     default=None,
     help="Make each epoch a run of Dagster.  [default: when DAGSTER_HOME is set]",
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    help="Serve metrics to Prometheus at this port of 127.0.0.1; 0 is any that is free.",
+)
 @json_option
 @click.pass_context
 def command(
@@ -64,6 +74,7 @@ def command(
     until_caught_up: bool,
     forever: bool,
     with_dagster: bool | None,
+    metrics_port: int | None,
 ) -> int:
     """Run epochs of a pipeline. What an earlier run left unfinished is finished first.
 
@@ -78,13 +89,20 @@ def command(
     home = _dagster_home(with_dagster)
     model = find_model(ctx, pipeline, builds_contracts=True)
     stop = StopRequest(output.as_json)
-    with live_line() as show, stop.listen():
+    measuring = _telemetry(model, project_of(ctx), metrics_port)
+    with measuring as telemetry, live_line() as show, stop.listen():
         done = _Progress(output, show, each_epoch=forever)
 
         def work() -> None:
             opened = open_pipeline(ctx, model, when_started=done.started)
+            telemetry.begin(opened)
+
+            def tell(event: Event) -> None:
+                done.event(event)
+                telemetry.follow(event, opened)
+
             with _runner(ctx, model, opened, done.step, home) as runner:
-                loop = EpochLoop(opened, runner, done.event, lambda: stop.wanted)
+                loop = EpochLoop(opened, runner, tell, lambda: stop.wanted, telemetry.waiting)
                 if forever:
                     loop.run_forever(model.config.epoch.longest_wait)
                 elif epochs is not None:
@@ -93,6 +111,8 @@ def command(
                     loop.run_until_caught_up()
 
         error = _caught(work)
+        if error is not None:
+            telemetry.failed(error)
     name = str(model.config.name)
     if error is not None and not output.as_json:
         if done.total:
@@ -120,6 +140,18 @@ def _dagster_home(with_dagster: bool | None) -> str | None:
     from laminar_dagster.orchestration.errors import InvalidDagsterHome
 
     raise InvalidDagsterHome("not set", "there is nowhere to record runs")
+
+
+@contextlib.contextmanager
+def _telemetry(model: PipelineModel, project: Path, port: int | None) -> Iterator[Telemetry]:
+    """What measures the run, as ``pipeline.yml`` and the command line say."""
+    config, where = model.config.metrics, str(config_file(project, model.config.name))
+    if port is not None:
+        config, where = structs.replace(config, prometheus=port), "--metrics-port"
+    with open_telemetry(config, model.config.name, where) as telemetry:
+        if telemetry.address:
+            click.echo(f"metrics at {telemetry.address}", err=True)
+        yield telemetry
 
 
 @contextlib.contextmanager

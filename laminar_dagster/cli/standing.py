@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 from laminar_dagster.cli import wording
@@ -15,33 +15,10 @@ from laminar_dagster.core.manifest import CheckpointManifest, SinkEntry
 from laminar_dagster.core.ports import Sink
 from laminar_dagster.core.recovery import Standing, facts_of
 from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.ledgers import Ledgers
 from laminar_dagster.runtime.survey import newest_manifest, survey
 
 SinkState = Literal["new", "at", "behind", "ahead", "away"]
-
-
-@dataclass(frozen=True, slots=True)
-class Ledgers:
-    """What each sink says it has committed; those that could not be asked, with the reason."""
-
-    found: Mapping[SinkId, EpochNumber | None] = field(default_factory=dict)
-    errors: Mapping[SinkId, LaminarError] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, sinks: Iterable[Sink]) -> Ledgers:
-        """Ask every sink."""
-        found: dict[SinkId, EpochNumber | None] = {}
-        errors: dict[SinkId, LaminarError] = {}
-        for sink in sinks:
-            try:
-                found[sink.sink_id] = sink.ledger()
-            except LaminarError as error:
-                errors[sink.sink_id] = error
-        return cls(found, errors)
-
-    def newest(self) -> EpochNumber | None:
-        """The furthest that any sink is."""
-        return max((ledger for ledger in self.found.values() if ledger is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

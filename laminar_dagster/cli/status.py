@@ -10,32 +10,43 @@ from typing import Any
 import click
 
 from laminar_dagster.cli import wording
-from laminar_dagster.cli.connections import amount_waiting
 from laminar_dagster.cli.failures import failure_of
 from laminar_dagster.cli.manifest_dossier import with_zone
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import find_model, pipeline_argument, project_of
-from laminar_dagster.cli.standing import Ledgers, Look, describe_step
+from laminar_dagster.cli.source_status import SourceStatus
+from laminar_dagster.cli.standing import Look, describe_step
 from laminar_dagster.cli.tables import Block, Column, Fields, Line, Table
 from laminar_dagster.config.model import PipelineModel
-from laminar_dagster.core.ids import GENESIS
+from laminar_dagster.core.errors import IntegrityError, LaminarError, NoCheckpointAvailable
+from laminar_dagster.core.ids import GENESIS, BranchName
 from laminar_dagster.core.recovery import Standing
+from laminar_dagster.core.upkeep import Promotion
 from laminar_dagster.runtime.adapters import build_adapters, existing_checkpoints
-from laminar_dagster.runtime.backlog import Backlog, SourceBacklog, measure
+from laminar_dagster.runtime.backlog import Backlog, measure
+from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock
+from laminar_dagster.runtime.health import ask_health
+from laminar_dagster.runtime.ledgers import Ledgers
 
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All that is shown; ``url`` is None while there is no store."""
+    """All that is shown; ``url`` is None while there is no store.
+
+    Attributes:
+        promotes: The branch whose promotion is unfinished, and for another version than this.
+    """
 
     model: PipelineModel
     url: str | None
     look: Look
     backlog: Backlog
+    sources: SourceStatus
+    promotes: BranchName | None = None
 
     @property
     def is_changed(self) -> bool | None:
@@ -44,14 +55,55 @@ class Status:
         return manifest.fingerprint != self.model.fingerprint if manifest else None
 
 
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """What is shown of a store that is too damaged to tell how far the pipeline is."""
+
+    model: PipelineModel
+    url: str
+    error: LaminarError
+    ledgers: Ledgers
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        found = sorted(self.ledgers.found.items())
+        return {
+            "pipeline": self.model.config.name,
+            "store": self.url,
+            "error": failure_of(self.error).as_document(),
+            "sinks": [{"sink": sink, "ledger": ledger} for sink, ledger in found],
+        }
+
+    def blocks(self) -> Iterator[Block]:
+        """For people."""
+        name = self.model.config.name
+        ledgers = [
+            (f"sink {sink}", "nothing committed yet" if each is None else f"at epoch {each}")
+            for sink, each in sorted(self.ledgers.found.items())
+        ]
+        yield Fields(
+            [
+                ("pipeline", str(name)),
+                ("store", self.url),
+                ("damaged", f"{self.error} ({self.error.kind})"),
+                *ledgers,
+            ]
+        )
+        yield Line()
+        yield Line(
+            f"How far the pipeline is cannot be told. `laminar recover --dry-run {name}` says "
+            f"what is damaged and what can be mended, `laminar recover {name}` mends it."
+        )
+
+
 @click.command("status")
 @pipeline_argument
 @json_option
 @click.pass_context
-def command(ctx: click.Context, pipeline: str | None) -> None:
+def command(ctx: click.Context, pipeline: str | None) -> int:
     """Show how far a pipeline is: last epoch, what waits, the sinks' ledgers, what comes next.
 
-    Looks, and changes nothing.
+    Looks, and changes nothing. Exits with 4 when the store is too damaged to tell.
     """
     model = find_model(ctx, pipeline)
     project = project_of(ctx)
@@ -59,14 +111,38 @@ def command(ctx: click.Context, pipeline: str | None) -> None:
     checkpoints = existing_checkpoints(model.config, project)
     if checkpoints is None:
         look = Look(Standing(GENESIS, ()), None, Ledgers.read(adapters.sinks))
-        previous = None
+        previous = promotes = None
     else:
-        look = Look.take(checkpoints, adapters.sinks)
-        previous = checkpoints.plan(look.manifest.epoch) if look.manifest else None
+        try:
+            look = Look.take(checkpoints, adapters.sinks)
+            previous = checkpoints.plan(look.manifest.epoch) if look.manifest else None
+            promotes = _promoted_elsewhere(checkpoints, look.standing, model.fingerprint)
+        except (IntegrityError, NoCheckpointAvailable) as error:
+            damaged = Damaged(model, checkpoints.objects.url, error, Ledgers.read(adapters.sinks))
+            output_of(ctx).result(damaged.document, damaged.blocks)
+            return error.exit_code
     now = SystemClock().now()
     backlog = measure(adapters.sources, look.manifest, previous, now)
-    status = Status(model, checkpoints.objects.url if checkpoints else None, look, backlog)
+    sources = SourceStatus(
+        backlog,
+        ask_health(adapters.sources, look.manifest, backlog),
+        look.manifest,
+        model.config.checks.min_retention_headroom,
+    )
+    url = checkpoints.objects.url if checkpoints else None
+    status = Status(model, url, look, backlog, sources, promotes)
     output_of(ctx).result(lambda: _document(status), lambda: _blocks(status))
+    return 0
+
+
+def _promoted_elsewhere(
+    checkpoints: CheckpointStore, standing: Standing, fingerprint: str
+) -> BranchName | None:
+    """The branch whose promotion is unfinished, and may not be finished by this version."""
+    planned = checkpoints.plan(standing.unfinished[0]) if standing.unfinished else None
+    if planned and isinstance(planned.upkeep, Promotion) and planned.fingerprint != fingerprint:
+        return planned.upkeep.branch
+    return None
 
 
 def _behind(micros: int | None, now: datetime) -> timedelta | None:
@@ -111,20 +187,9 @@ def _document(status: Status) -> dict[str, Any]:
             }
             for epoch in look.standing.unfinished
         ],
-        "sources": [_source(each) for each in status.backlog.sources],
+        "sources": status.sources.documents(),
         "sinks": [each.document() for each in look.sinks()],
-    }
-
-
-def _source(source: SourceBacklog) -> dict[str, Any]:
-    return {
-        "source": source.source_id,
-        "partitions": len(source.ranges),
-        "partitions_waiting": len(source.waiting),
-        "waiting": source.amount,
-        "unit": source.unit,
-        "is_empty": None if source.error else source.is_empty,
-        "error": failure_of(source.error).as_document() if source.error else None,
+        "warnings": status.sources.warnings(),
     }
 
 
@@ -134,19 +199,7 @@ def _source(source: SourceBacklog) -> dict[str, Any]:
 def _blocks(status: Status) -> Iterator[Block]:
     yield Fields(_fields(status))
     manifest, newest = status.look.manifest, status.look.standing.newest_epoch
-    marks = {each.source_id: each.watermark for each in manifest.sources} if manifest else {}
-    yield Table(
-        (Column("source"), Column("waiting", folds=24), Column("watermark (UTC)", optional=1)),
-        [
-            (
-                str(each.source_id),
-                f"cannot be asked: {each.error}" if each.error else amount_waiting(each),
-                wording.microseconds(marks.get(each.source_id)),
-            )
-            for each in status.backlog.sources
-        ],
-        "Sources",
-    )
+    yield from status.sources.blocks()
     if status.look.sinks():
         yield Table(
             (Column("sink"), Column("ledger", right=True), Column("state", folds=24)),
@@ -160,6 +213,9 @@ def _blocks(status: Status) -> Iterator[Block]:
             ],
             "Sinks",
         )
+    for warning in status.sources.warnings():
+        yield Line()
+        yield Line(f"warning: {warning}")
     yield from _advice(status)
 
 
@@ -211,7 +267,13 @@ def _fingerprint(status: Status) -> str:
 
 def _advice(status: Status) -> Iterator[Block]:
     name = status.model.config.name
-    if status.look.standing.unfinished:
+    if status.promotes:
+        yield Line()
+        yield Line(
+            f"`laminar promote {name} {status.promotes}` finishes what is unfinished, with the "
+            "project as it was when the branch was made."
+        )
+    elif status.look.standing.unfinished:
         yield Line()
         yield Line(f"`laminar run {name}` finishes what is unfinished.")
     elif not status.backlog.is_empty:

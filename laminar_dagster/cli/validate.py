@@ -11,7 +11,6 @@ import click
 
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.connections import Finding, check_connections, check_queries
-from laminar_dagster.cli.failures import failure_of
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import (
@@ -29,6 +28,7 @@ from laminar_dagster.config.project import load_pipeline
 from laminar_dagster.core.errors import InvalidConfig, LaminarError, RetryError
 from laminar_dagster.runtime.adapters import Adapters, build_adapters
 from laminar_dagster.runtime.assembly import known_connectors
+from laminar_dagster.runtime.telemetry import require_exporters
 
 _COLUMNS: Final = (
     Column("pipeline"),
@@ -78,11 +78,12 @@ def command(ctx: click.Context, pipeline: str | None, connect: bool) -> int:
         lambda: {"pipelines": [_document(each, connect) for each in checked]},
         lambda: _blocks(checked, connect),
     )
-    errors = [found.error for each in checked for found in each.findings if found.error]
+    findings = [found for each in checked for found in each.findings]
     if not output.as_json:
-        for error in errors:
-            failure_of(error).report(as_json=False)
-    return _exit_code(errors)
+        for found in findings:
+            if found.failure:
+                found.failure.report(as_json=False)
+    return _exit_code([found.error for found in findings if found.error])
 
 
 def _check(folders: list[Path], project: Path) -> list[Checked]:
@@ -97,6 +98,7 @@ def _check(folders: list[Path], project: Path) -> list[Checked]:
         try:
             model = load_pipeline(folder, connectors=known_connectors())
             checked.append(Checked(model, build_adapters(model, project)))
+            require_exporters(model.config.metrics, str(folder / "pipeline.yml"))
         except InvalidConfig as error:
             report.add_error(error)
     report.raise_if_any()
@@ -107,7 +109,8 @@ def _with_findings(ctx: click.Context, checked: Checked) -> Checked:
     found = [*check_connections(checked.model, checked.adapters, project_of(ctx))]
     if found[0].error is None:
         # Without a store there is no engine.
-        found += check_queries(open_pipeline(ctx, checked.model))
+        silent = [each.part for each in found if each.error]
+        found += check_queries(checked.model, open_pipeline(ctx, checked.model), silent)
     return Checked(checked.model, checked.adapters, tuple(found))
 
 
@@ -132,7 +135,8 @@ def _document(checked: Checked, connect: bool) -> dict[str, Any]:
             {
                 "part": each.part,
                 "found": each.found or None,
-                "error": failure_of(each.error).as_document() if each.error else None,
+                "where": each.where or None,
+                "error": each.failure.as_document() if each.failure else None,
             }
             for each in checked.findings
         ]

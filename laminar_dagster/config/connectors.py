@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from laminar_dagster.config.mistakes import Report, listed, nearest
+from laminar_dagster.config.model import Column
 from laminar_dagster.config.sql.syntax import Options
 from laminar_dagster.config.variables import has_variable, looks_secret
 
 
 @dataclass(frozen=True, slots=True)
+class SourceTraits:
+    """What a connector makes of a source, by its options.
+
+    Attributes:
+        columns: Those it adds to the declared ones. Their names begin with an underscore.
+        delay_micros: Of the watermark, where ``WATERMARK FOR`` names none.
+        delay_option: The option that sets it, if it is given.
+        lacks_retractions: Where it adds ``_weight``: what to set so that every change takes back
+            the row before it, and sums by weight come out right. Empty if that is so already.
+    """
+
+    columns: tuple[Column, ...] = ()
+    delay_micros: int = 0
+    delay_option: str = ""
+    lacks_retractions: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Connectors:
-    """The options of each connector by its name. A name that ends in ``*`` stands for many."""
+    """The options of each connector by its name. A name that ends in ``*`` stands for many.
+
+    Attributes:
+        traits: Of the connectors of sources that have any. Each is given the options of a source
+            and leaves odd values to its adapter, which refuses them.
+    """
 
     sources: Mapping[str, Collection[str]]
     sinks: Mapping[str, Collection[str]]
+    traits: Mapping[str, Callable[[Mapping[str, str]], SourceTraits]] = field(default_factory=dict)
+
+    def traits_of(self, connector: str, options: Mapping[str, str]) -> SourceTraits:
+        """What a connector makes of a source with these options."""
+        read = self.traits.get(connector)
+        return read(options) if read is not None else SourceTraits()
 
 
 def check_options(

@@ -42,6 +42,7 @@ DECISIVE: Final = frozenset(
         "format",
         "header",
         "include.metadata",
+        "key.columns",
         "key.format",
         "null.value",
         "path",
@@ -56,11 +57,20 @@ DECISIVE: Final = frozenset(
         "timestamp.format",
         "timezone",
         "topic",
+        "topic.pattern",
         "topics",
         "value.format",
     }
 )
-_DECISIVE_PREFIXES: Final = ("avro.", "csv.", "format.", "json.", "parquet.", "protobuf.")
+_DECISIVE_PREFIXES: Final = (
+    "avro.",
+    "csv.",
+    "debezium.",
+    "format.",
+    "json.",
+    "parquet.",
+    "protobuf.",
+)
 _SPARK_PREFIX: Final = "spark.sql."
 _SPARK_TUNING: Final = (
     "spark.sql.adaptive.",

@@ -56,6 +56,8 @@ class SourceTable:
         connector: Which adapter reads it, for example ``file``.
         options: Everything else of its ``WITH``; the adapter checks them.
         written: The options as written, ``${NAME}`` not filled in: to show, and to fingerprint.
+        added: The names of those columns that the connector adds to the declared ones. They come
+            last.
     """
 
     source_id: SourceId
@@ -65,6 +67,12 @@ class SourceTable:
     options: Mapping[str, str] = field(repr=False)
     place: Place
     written: Mapping[str, str] = field(default_factory=dict, repr=False)
+    added: tuple[str, ...] = ()
+
+    @property
+    def declared(self) -> tuple[Column, ...]:
+        """The columns that its author wrote."""
+        return self.columns[: len(self.columns) - len(self.added)]
 
 
 @dataclass(frozen=True, slots=True)

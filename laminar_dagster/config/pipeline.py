@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from laminar_dagster.config.cron import check_cron
+from laminar_dagster.config.metrics import MetricsConfig
 from laminar_dagster.config.strict_yaml import read_model
 from laminar_dagster.config.units import parse_duration, parse_size
 from laminar_dagster.core.errors import InvalidConfig
@@ -65,16 +66,21 @@ class EpochConfig(msgspec.Struct, frozen=True, kw_only=True):
         max_records: Of each source.
         max_bytes: A number, or a text such as ``256MiB``.
         max_delay: How long records may wait before an epoch is made of what there is.
+        max_drift: How far a partition may run ahead of the slowest one in event time, such as
+            ``5m``; what is ahead is read later. None is no limit.
     """
 
     max_records: Annotated[int, Meta(ge=1, le=2**53)] = 1_000_000
     max_bytes: int | str = "1GiB"
     max_delay: str = "10s"
+    max_drift: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a size or a duration that cannot be read."""
         parse_size(self.max_bytes)
         parse_duration(self.max_delay)
+        if self.max_drift is not None:
+            parse_duration(self.max_drift)
 
     @property
     def byte_limit(self) -> int:
@@ -87,20 +93,32 @@ class EpochConfig(msgspec.Struct, frozen=True, kw_only=True):
         return Admission(self.max_records, self.byte_limit)
 
     @property
+    def drift_micros(self) -> int | None:
+        """``max_drift`` in microseconds."""
+        if self.max_drift is None:
+            return None
+        return parse_duration(self.max_drift) // timedelta(microseconds=1)
+
+    @property
     def longest_wait(self) -> timedelta:
         """``max_delay`` as a duration."""
         return parse_duration(self.max_delay)
 
 
 class WatermarkConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Event time of a source, and how far behind the newest event it may lag."""
+    """Event time of a source, and how far behind the newest event it may lag.
+
+    Attributes:
+        delay: None leaves it to the connector; to most, that is none.
+    """
 
     column: Text
-    delay: str = "0s"
+    delay: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a duration that cannot be read."""
-        parse_duration(self.delay)
+        if self.delay is not None:
+            parse_duration(self.delay)
 
 
 class ChecksConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,11 +128,14 @@ class ChecksConfig(msgspec.Struct, frozen=True, kw_only=True):
         max_epochs_behind: When more waits than so many epochs take.
         max_state_growth: When the state has become so many times larger within ten epochs.
         freshness: When the newest checkpoint is older; None to leave that open.
+        min_retention_headroom: When a source is about to delete what was not read: less than this
+            share of what it holds has been read.
     """
 
     max_epochs_behind: Annotated[int, Meta(ge=1)] = 10
     max_state_growth: Annotated[float, Meta(gt=1)] = 2.0
     freshness: str | None = None
+    min_retention_headroom: Annotated[float, Meta(ge=0, le=1)] = 0.1
 
     def __post_init__(self) -> None:
         """Refuse a duration that cannot be read, or is shorter than Dagster can watch."""
@@ -156,7 +177,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         store: Where checkpoints live: a path (from the project's folder), ``file://`` or ``s3://``.
-        buckets: Hash buckets of each operator's state; fixed once the pipeline has run.
+        buckets: Hash buckets of each operator's state; ``laminar rescale`` follows a change.
         determinism: What happens to a view that could give another answer when it is run again.
         idle_timeout: After how long without records a partition no longer holds the watermark.
         on_bad_record: Keep a record that cannot be decoded aside, or stop.
@@ -164,6 +185,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
         schedule: A cron expression, in place of asking whenever there is data.
         owners: Who answers for it in Dagster: addresses of mail, or ``team:name``.
         checks: When Dagster warns.
+        metrics: Where measurements go.
         spark: Settings of Spark, for example ``spark.sql.shuffle.partitions``.
     """
 
@@ -180,6 +202,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
     schedule: str | None = None
     owners: tuple[str, ...] = ()
     checks: ChecksConfig = ChecksConfig()
+    metrics: MetricsConfig = MetricsConfig()
     sources: tuple[SourceConfig, ...] = ()
     sinks: tuple[SinkConfig, ...] = ()
     spark: dict[str, str] = {}
@@ -214,6 +237,11 @@ def read_pipeline(folder: Path, environment: Mapping[str, str] = os.environ) -> 
         problem = f"`name` is {config.name!r}, and its folder is {folder.name!r}"
         raise InvalidConfig(str(path), problem, "give both the same name")
     return config
+
+
+def config_file(project: Path, name: PipelineName) -> Path:
+    """The ``pipeline.yml`` of a pipeline of a project."""
+    return project / FOLDER / name / "pipeline.yml"
 
 
 def find_pipelines(project: Path) -> tuple[Path, ...]:

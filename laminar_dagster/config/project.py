@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from laminar_dagster.config import yaml_tables
-from laminar_dagster.config.connectors import Connectors, check_options
+from laminar_dagster.config.connectors import Connectors, SourceTraits, check_options
 from laminar_dagster.config.contracts import read_contract
 from laminar_dagster.config.determinism import DeterminismWarning
 from laminar_dagster.config.files import PipelineFiles, find_files, leads_outside, read_text
@@ -35,6 +35,7 @@ from laminar_dagster.config.sql.syntax import (
 )
 from laminar_dagster.config.sql.text import SqlText
 from laminar_dagster.config.views import ParsedView, parse_view, read_views
+from laminar_dagster.config.watermarks import read_watermark
 from laminar_dagster.core.errors import InvalidConfig, InvalidName
 from laminar_dagster.core.ids import OperatorId, SinkId, SourceId
 
@@ -113,7 +114,7 @@ class _Loader:
         definitions = [*self._definitions(files, config)]
         defined = [self._source(each) for each in definitions if isinstance(each, CreateSource)]
         sources = [each for each in defined if each is not None]
-        tables = {str(each.source_id).lower(): _table(each) for each in sources}
+        tables = {str(each.source_id).lower(): self._table(each) for each in sources}
         parsed = [*self._views(definitions, tables)]
         views, findings = read_views(parsed, tables, report)
         self._determinism(findings, config)
@@ -216,17 +217,36 @@ class _Loader:
                 self._report.add(name.where, problem, "choose one that begins with a letter")
             elif not column.name or len(column.name) > 200 or not column.name.isprintable():
                 self._report.add(name.where, f"`{name.text}` has a column without a usable name")
+        options = _without_connector(found.options.values)
+        traits = self._traits(connector, options)
+        columns = (*found.columns, *traits.columns)
+        watermark = read_watermark(found, columns, traits, self._report)
         if identifier is None:
             return None
         return SourceTable(
             identifier,
-            found.columns,
-            found.watermark,
+            columns,
+            watermark,
             connector,
-            _without_connector(found.options.values),
+            options,
             _place(name),
             _without_connector(found.options.written),
+            tuple(each.name for each in traits.columns),
         )
+
+    def _traits(self, connector: str, options: Mapping[str, str]) -> SourceTraits:
+        if self._connectors is None:
+            return SourceTraits()
+        return self._connectors.traits_of(connector, options)
+
+    def _table(self, source: SourceTable) -> tuple[str, Output]:
+        """A source as the queries see it."""
+        names = tuple(each.name for each in source.columns)
+        times: dict[str, EventTime] = {}
+        if source.watermark is not None:
+            times[source.watermark.column.lower()] = EventTime((str(source.source_id),))
+        lacks = self._traits(source.connector, source.options).lacks_retractions
+        return str(source.source_id), Output(names, times, lacks_retractions=lacks)
 
     def _views(
         self, definitions: list[Definition], tables: dict[str, tuple[str, Output]]
@@ -298,14 +318,6 @@ class _Loader:
         note = self._report.warn if allowed else self._report.add
         for each in findings:
             note(each.where, each.problem, each.suggestion)
-
-
-def _table(source: SourceTable) -> tuple[str, Output]:
-    names = tuple(each.name for each in source.columns)
-    times: dict[str, EventTime] = {}
-    if source.watermark is not None:
-        times[source.watermark.column.lower()] = EventTime((str(source.source_id),))
-    return str(source.source_id), Output(names, times)
 
 
 def _without_connector(options: Mapping[str, str]) -> dict[str, str]:

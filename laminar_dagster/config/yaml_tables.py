@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from laminar_dagster.config.mistakes import Report, nearest
-from laminar_dagster.config.model import Column, WatermarkSpec
+from laminar_dagster.config.mistakes import Report
+from laminar_dagster.config.model import Column
 from laminar_dagster.config.pipeline import PipelineConfig, SinkConfig, SourceConfig
 from laminar_dagster.config.sql.reader import read_column_type
-from laminar_dagster.config.sql.syntax import CreateSink, CreateSource, Name, Options
+from laminar_dagster.config.sql.syntax import CreateSink, CreateSource, Name, Options, WatermarkFor
 from laminar_dagster.config.sql.text import SqlText
-from laminar_dagster.config.sql.types import TIMESTAMPS
 from laminar_dagster.config.strict_yaml import Written, compose, read_model, written
 from laminar_dagster.config.units import parse_duration
 
@@ -55,8 +54,8 @@ class _Item:
         for column, kind in source.columns.items():
             where = self._where("columns", column)
             found = read_column_type(SqlText(where, kind), self._report)
-            if found is not None:
-                columns.append(Column(column, *found))
+            # A column whose type is wrong may still be spoken of.
+            columns.append(Column(column, *(found or ("timestamp", True))))
         seen: set[str] = set()
         for each in columns:
             if each.name.lower() in seen:
@@ -65,7 +64,7 @@ class _Item:
             seen.add(each.name.lower())
         if not source.columns:
             self._report.add(self._where("columns"), f"source `{source.name}` has no columns")
-        watermark = self._watermark(source, columns)
+        watermark = self._watermark(source)
         name = self._name("name", source.name)
         return CreateSource(name, tuple(columns), watermark, self._options(source))
 
@@ -74,22 +73,15 @@ class _Item:
             self._name("name", sink.name), self._name("view", sink.view), self._options(sink)
         )
 
-    def _watermark(self, source: SourceConfig, columns: list[Column]) -> WatermarkSpec | None:
+    def _watermark(self, source: SourceConfig) -> WatermarkFor | None:
         config = source.watermark
         if config is None:
             return None
-        where = self._where("watermark", "column")
-        known = {each.name.lower(): each for each in columns}
-        column = known.get(config.column.lower())
-        if column is None:
-            if config.column not in source.columns:
-                problem = f"source `{source.name}` has no column `{config.column[:80]}`"
-                self._report.add(where, problem, nearest(config.column, source.columns))
-            return None
-        if column.type not in TIMESTAMPS:
-            problem = f"event time `{column.name}` of `{source.name}` is of type {column.type}"
-            self._report.add(where, problem, "it has to be TIMESTAMP")
-        return WatermarkSpec(column.name, parse_duration(config.delay) // timedelta(microseconds=1))
+        delay = None
+        if config.delay is not None:
+            delay = parse_duration(config.delay) // timedelta(microseconds=1)
+        line = self._written("watermark", "column").line
+        return WatermarkFor(Name(config.column, self._where("watermark", "column"), line), delay)
 
     def _options(self, item: SourceConfig | SinkConfig) -> Options:
         values = {"connector": item.connector, **item.options}

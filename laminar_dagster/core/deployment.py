@@ -1,10 +1,11 @@
-"""What a changed pipeline does to the state that is there: keep, migrate or rebuild.
+"""What a changed pipeline does to the state that is there: keep, migrate, rescale or rebuild.
 
 Pure: two definitions in, a verdict with reasons for each operator out.
 
 *Keep*: the stored rows mean what they meant. *Migrate*: they can be read as what is wanted now, by
-leaving columns out or widening them. *Rebuild*: they cannot, so the state would have to be computed
-again from the beginning; going on would publish wrong windows.
+leaving columns out or widening them. *Rescale*: they can, once they are spread over another number
+of buckets; an epoch of upkeep does that. *Rebuild*: they cannot, so the state would have to be
+computed again from the beginning; going on would publish wrong windows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final, Literal
 from laminar_dagster.core.definition import OperatorDefinition, PipelineDefinition
 from laminar_dagster.core.ids import OperatorId
 
-Verdict = Literal["keep", "migrate", "rebuild", "new", "drop"]
+Verdict = Literal["keep", "migrate", "rescale", "rebuild", "new", "drop"]
 
 _WIDER: Final = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
 _DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
@@ -54,12 +55,15 @@ def compare_definitions(
 def _compare(
     old: OperatorDefinition, new: OperatorDefinition, buckets: int, wanted: int
 ) -> OperatorChange:
-    against = [*_obstacles(old, new)]
-    if buckets != wanted:
-        against.insert(0, f"its state is spread over {buckets} buckets, not {wanted}")
+    against, steps = (*_obstacles(old, new),), (*_conversions(old, new),)
+    # Without keys there is one row a window, and it is in the first bucket.
+    if new.keys and buckets != wanted:
+        spread = f"its state is spread over {buckets} buckets, not {wanted}"
+        if not against:
+            return OperatorChange(new.operator_id, "rescale", (spread, *steps))
+        against = (spread, *against)
     if against:
-        return OperatorChange(new.operator_id, "rebuild", tuple(against))
-    steps = (*_conversions(old, new),)
+        return OperatorChange(new.operator_id, "rebuild", against)
     return OperatorChange(new.operator_id, "migrate" if steps else "keep", steps)
 
 

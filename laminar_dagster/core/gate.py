@@ -9,15 +9,19 @@ from laminar_dagster.core.errors import GateFailed
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.offsets import describe_position, lane_of, progress_of
 from laminar_dagster.core.plan import EpochPlan, SourcePlan
-from laminar_dagster.core.ports import EpochOutput
+from laminar_dagster.core.ports import EpochOutput, Violation
 
 CONTRACT: Final = "contract"
 RECORD_ACCOUNTING: Final = "record accounting"
 OFFSET_CONTIGUITY: Final = "offset contiguity"
+SINK_FIT: Final = "sink fit"
 
 
 def refusal(
-    plan: EpochPlan, parent: CheckpointManifest | None, output: EpochOutput
+    plan: EpochPlan,
+    parent: CheckpointManifest | None,
+    output: EpochOutput,
+    misfits: tuple[Violation, ...] = (),
 ) -> GateFailed | None:
     """Why the output of an epoch may not be published; None when nothing speaks against it.
 
@@ -25,6 +29,7 @@ def refusal(
         plan: What was to be read.
         parent: The checkpoint that it builds on; None for the first epoch.
         output: What was computed.
+        misfits: What the sinks have against it.
     """
     if not output.counts.is_balanced:
         reason = f"the records do not add up: {output.counts}"
@@ -32,9 +37,9 @@ def refusal(
     breaks = [*_breaks_before(plan, parent), *_breaks_after(plan, output)]
     if breaks:
         return GateFailed(plan.epoch, OFFSET_CONTIGUITY, "; ".join(breaks[:5]))
-    if output.violations:
-        first = output.violations[0]
-        about = [each for each in output.violations if each.check == first.check]
+    if violations := (*output.violations, *misfits):
+        first = violations[0]
+        about = [each for each in violations if each.check == first.check]
         reason = "; ".join(f"{each.subject}: {each.problem}" for each in about[:5])
         return GateFailed(plan.epoch, first.check, reason, first.subject)
     return None

@@ -103,6 +103,13 @@ class PipelineName(_Name):
     noun = "pipeline name"
 
 
+class BranchName(_Name):
+    """A branch of a pipeline."""
+
+    __slots__ = ()
+    noun = "branch name"
+
+
 class FileName(_Name):
     """The name of a file that a job writes into its own folder."""
 

@@ -5,14 +5,15 @@
     {base}/
     ├── pipelines/{fingerprint}.json
     ├── epochs/{epoch, 20 digits}/plan.json · prepared.json
-    └── checkpoints/
-        ├── {checkpoint id}/
-        │   ├── attempt.json · manifest.json
-        │   ├── operators/{operator}/{partition}.snap | .delta
-        │   ├── sources/{source}.offsets
-        │   ├── staged/{sink}/{file}
-        │   └── dead_letters/{source}/{file}
-        └── _latest
+    ├── checkpoints/
+    │   ├── {checkpoint id}/
+    │   │   ├── attempt.json · manifest.json
+    │   │   ├── operators/{operator}/{partition}.snap | .delta
+    │   │   ├── sources/{source}.offsets
+    │   │   ├── staged/{sink}/{file}
+    │   │   └── dead_letters/{source}/{file}
+    │   └── _latest
+    └── branches/{branch}/branch.json, and all of the above once more
 
 Keys are relative to the store's base, with ``/`` between segments. Every segment is a constant or
 an identifier that was checked where it was made, so no key can leave the base.
@@ -25,6 +26,7 @@ from typing import Final, NamedTuple
 from laminar_dagster.core.errors import InvalidCheckpointId, InvalidName
 from laminar_dagster.core.ids import (
     MAX_EPOCH,
+    BranchName,
     CheckpointId,
     EpochNumber,
     FileName,
@@ -37,6 +39,7 @@ from laminar_dagster.core.ids import (
 EPOCHS: Final = "epochs/"
 CHECKPOINTS: Final = "checkpoints/"
 LATEST: Final = "checkpoints/_latest"
+BRANCHES: Final = "branches/"
 
 
 # --- paths within a checkpoint's folder, as manifests name them --------------------------------
@@ -132,6 +135,16 @@ def prepared_key(epoch: EpochNumber) -> str:
 def epoch_start(epoch: EpochNumber) -> str:
     """A key that sorts just before everything of an epoch, to list from there on."""
     return f"epochs/{epoch:020d}/"
+
+
+def branch_folder(branch: BranchName) -> str:
+    """The base of everything that belongs to a branch: a store within the store."""
+    return f"branches/{branch}/"
+
+
+def branch_key(branch: BranchName) -> str:
+    """The record of a branch: the branch exists if and only if this object does."""
+    return f"branches/{branch}/branch.json"
 
 
 # --- reading keys back --------------------------------------------------------------------------

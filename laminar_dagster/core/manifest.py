@@ -84,6 +84,23 @@ class OperatorSnapshotEntry(Record, frozen=True, kw_only=True):
     schema_fingerprint: Text | None = None
 
 
+class SourceReading(Record, frozen=True, kw_only=True):
+    """What it took to read a source in this epoch, over all of its tasks.
+
+    Attributes:
+        fetch_micros: Spent on waiting for the source.
+        decode_micros: Spent on making columns of what came.
+        pauses: How often a task stopped fetching until it had caught up with what it held.
+    """
+
+    records: Natural = 0
+    size_bytes: Natural = 0
+    chunks: Natural = 0
+    fetch_micros: Natural = 0
+    decode_micros: Natural = 0
+    pauses: Natural = 0
+
+
 class SourceOffsetEntry(Record, frozen=True, kw_only=True):
     """Where a source stands after the epoch: one position for each of its partitions.
 
@@ -91,6 +108,7 @@ class SourceOffsetEntry(Record, frozen=True, kw_only=True):
         watermarks: One for each position, in microseconds; None before the first event.
         watermark: The source's own: the smallest of those that are not idle. Never runs back.
         gaps: Every loss that was ever accepted for this source.
+        schema_ids: Of the schema registry, by which this epoch's records were decoded.
     """
 
     source_id: SourceId
@@ -100,6 +118,8 @@ class SourceOffsetEntry(Record, frozen=True, kw_only=True):
     watermark: Micros | None = None
     schema_fingerprint: Text | None = None
     gaps: tuple[Gap, ...] = ()
+    schema_ids: tuple[Natural, ...] = ()
+    reading: SourceReading | None = None
 
 
 class FileEntry(Record, frozen=True, kw_only=True):
@@ -127,25 +147,43 @@ class SinkEntry(Record, frozen=True, kw_only=True):
 
 
 class DeadLetterEntry(Record, frozen=True, kw_only=True):
-    """The records of a source that could not be decoded in this epoch."""
+    """The records of a source that were set aside in this epoch: undecodable, or late."""
 
     source_id: SourceId
     files: tuple[FileEntry, ...]
 
+    @property
+    def late_rows(self) -> int:
+        """How many came too late."""
+        return sum(file.rows for file in self.files if layout.is_late_path(file.path))
+
+    @property
+    def dead_rows(self) -> int:
+        """How many could not be decoded."""
+        return sum(file.rows for file in self.files) - self.late_rows
+
 
 class RecordCounts(Record, frozen=True, kw_only=True):
-    """Record accounting: every record that was read ended in exactly one of the others."""
+    """Record accounting: every record that was read ended in exactly one of the others.
+
+    Attributes:
+        added: Rows beyond one a record: an update of a table is two, the row before and after.
+        skipped: Records that hold no row and are not bad, such as the tombstone after a delete.
+    """
 
     read: Natural = 0
     processed: Natural = 0
     filtered: Natural = 0
     dead_lettered: Natural = 0
     late: Natural = 0
+    added: Natural = 0
+    skipped: Natural = 0
 
     @property
     def is_balanced(self) -> bool:
         """Whether nothing got lost on the way."""
-        return self.read == self.processed + self.filtered + self.dead_lettered + self.late
+        ended = self.processed + self.filtered + self.dead_lettered + self.late + self.skipped
+        return self.read + self.added == ended
 
 
 class CheckpointManifest(Document, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from laminar_dagster.core.offsets import (
     SourceRange,
     lane_of,
 )
+from laminar_dagster.core.upkeep import Promotion, Rescale
 
 
 class ParentCheckpoint(Record, frozen=True, kw_only=True):
@@ -39,14 +40,31 @@ class ParentCheckpoint(Record, frozen=True, kw_only=True):
     manifest_checksum: Sha256
 
 
+class Quiet(Record, frozen=True, kw_only=True):
+    """A partition in which nothing has come since the first of the plans that found it so."""
+
+    position: SourcePosition
+    since: Timestamp
+
+    def __post_init__(self) -> None:
+        """Refuse a time without a zone."""
+        require_utc("since", self.since)
+
+
 class SourcePlan(Record, frozen=True, kw_only=True):
-    """What an epoch reads of one source."""
+    """What an epoch reads of one source.
+
+    Attributes:
+        idle: Partitions that hold back no watermark.
+        quiet: Partitions that had nothing new, and since when: for the plans to come.
+    """
 
     source_id: SourceId
     identity: SourceIdentity
     ranges: tuple[SourceRange, ...]
     idle: tuple[SourcePosition, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    quiet: tuple[Quiet, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a partition that is planned twice, or idle without being planned."""
@@ -72,6 +90,7 @@ class EpochPlan(Document, frozen=True, kw_only=True):
         clock: The logical clock; the job may use no other.
         fingerprint: Of the pipeline's code and configuration.
         parent: The checkpoint it builds on; None for the first epoch.
+        upkeep: What is done to the state instead of reading; None for an ordinary epoch.
     """
 
     plan_id: CheckpointId
@@ -82,6 +101,7 @@ class EpochPlan(Document, frozen=True, kw_only=True):
     parent: ParentCheckpoint | None
     sources: tuple[SourcePlan, ...]
     sinks: tuple[SinkPlan, ...]
+    upkeep: Rescale | Promotion | None = None
 
     def __post_init__(self) -> None:
         """Refuse a plan that contradicts itself."""
@@ -99,3 +119,13 @@ class EpochPlan(Document, frozen=True, kw_only=True):
             raise ValueError("a sink is planned twice")
         if any(not GENESIS < sink.joined_at <= self.epoch for sink in self.sinks):
             raise ValueError("a sink joins after the epoch that already uses it")
+        if self.upkeep:
+            self._check_upkeep()
+
+    def _check_upkeep(self) -> None:
+        if not self.parent:
+            raise ValueError("upkeep needs a checkpoint that it builds on")
+        if any(not part.is_empty for source in self.sources for part in source.ranges):
+            raise ValueError("an epoch of upkeep reads nothing")
+        if any(source.gaps for source in self.sources):
+            raise ValueError("an epoch of upkeep accepts no loss")

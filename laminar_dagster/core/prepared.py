@@ -12,7 +12,7 @@ from laminar_dagster.core.document import (
 )
 from laminar_dagster.core.ids import CheckpointId, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
-from laminar_dagster.core.plan import ParentCheckpoint
+from laminar_dagster.core.plan import EpochPlan, ParentCheckpoint
 
 
 class AttemptRecord(Document, frozen=True, kw_only=True):
@@ -35,11 +35,16 @@ class Prepared(Document, frozen=True, kw_only=True):
 
     Because the manifest is in here, whoever finds this record can finish the epoch, and all of
     them write the same bytes.
+
+    Attributes:
+        plan: What was carried out, so that the plan is in two places; None in a record of an older
+            release, or one that was put back when the plan was lost as well.
     """
 
     epoch: EpochNumber
     checkpoint_id: CheckpointId
     manifest: CheckpointManifest
+    plan: EpochPlan | None = None
 
     def __post_init__(self) -> None:
         """Refuse a manifest that belongs to somebody else."""
@@ -47,15 +52,18 @@ class Prepared(Document, frozen=True, kw_only=True):
             raise ValueError("the manifest belongs to another epoch")
         if self.manifest.checkpoint_id != self.checkpoint_id:
             raise ValueError("the manifest belongs to another attempt")
+        if self.plan and checksum(self.plan) != self.manifest.plan_checksum:
+            raise ValueError("the plan is not the one that was carried out")
 
     @classmethod
-    def of(cls, manifest: CheckpointManifest) -> Prepared:
+    def of(cls, manifest: CheckpointManifest, plan: EpochPlan | None = None) -> Prepared:
         """The record that makes an attempt the winner."""
         return cls(
             version=FORMAT_VERSION,
             epoch=manifest.epoch,
             checkpoint_id=manifest.checkpoint_id,
             manifest=manifest,
+            plan=plan,
         )
 
 

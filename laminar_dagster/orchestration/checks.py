@@ -19,18 +19,23 @@ from laminar_dagster.orchestration.asset_specs import PLAN, STATE
 from laminar_dagster.orchestration.stream import Stream
 from laminar_dagster.runtime.backlog import Backlog, SourceBacklog
 from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.health import ask_health
 
 CONTRACT: Final = "contract"
 ACCOUNTING: Final = "record_accounting"
 CONTIGUITY: Final = "offset_contiguity"
+SINK_FIT: Final = "sink_fit"
 LAG: Final = "lag"
 STATE_GROWTH: Final = "state_growth"
 RETENTION: Final = "retention"
+HEADROOM: Final = "retention_headroom"
 
 # So far back does a check of growth look.
 _LOOK_BACK: Final = 10
 # Below this, state grows and shrinks with every window.
 _SMALL_STATE: Final = 16 * 1024 * 1024
+# A source may have thousands of partitions.
+_MOST_TOLD: Final = 10
 
 
 def epoch_checks(stream: Stream) -> list[dg.AssetCheckSpec]:
@@ -60,6 +65,13 @@ def epoch_checks(stream: Stream) -> list[dg.AssetCheckSpec]:
             blocking=True,
         ),
         dg.AssetCheckSpec(
+            SINK_FIT,
+            asset=state,
+            description="Every sink that answers can take what is staged: tables, columns, types, "
+            "rights, and the size of a transaction.",
+            blocking=True,
+        ),
+        dg.AssetCheckSpec(
             LAG, asset=plan, description="Not more waits than a few epochs take. Warns only."
         ),
         dg.AssetCheckSpec(
@@ -67,6 +79,11 @@ def epoch_checks(stream: Stream) -> list[dg.AssetCheckSpec]:
             asset=plan,
             description="The sources still hold what the oldest checkpoint kept has read, so that "
             "every epoch since can be run again. Warns only.",
+        ),
+        dg.AssetCheckSpec(
+            HEADROOM,
+            asset=plan,
+            description="No source is about to delete records before they are read. Warns only.",
         ),
         dg.AssetCheckSpec(
             STATE_GROWTH,
@@ -82,6 +99,7 @@ def refused(stream: Stream, error: GateFailed) -> dg.AssetCheckResult:
         gate.CONTRACT: (stream.names.asset(error.subject or STATE), CONTRACT),
         gate.RECORD_ACCOUNTING: (stream.names.asset(STATE), ACCOUNTING),
         gate.OFFSET_CONTIGUITY: (stream.names.asset(PLAN), CONTIGUITY),
+        gate.SINK_FIT: (stream.names.asset(STATE), SINK_FIT),
     }
     asset, name = names[error.check]
     return dg.AssetCheckResult(
@@ -118,8 +136,11 @@ def results(
     )
     ranges = sum(len(source.ranges) for source in plan.sources)
     yield _result(plan_key, CONTIGUITY, True, "no gap, no overlap", epoch=epoch, ranges=ranges)
+    sinks = len(manifest.sinks)
+    yield _result(state, SINK_FIT, True, "nothing against it", epoch=epoch, sinks=sinks)
     yield _lag(stream, backlog, epoch)
     yield _retention(stream, manifest, checkpoints)
+    yield _headroom(stream, manifest, backlog)
     yield _growth(stream, manifest, checkpoints)
 
 
@@ -164,6 +185,30 @@ def _retention(
     return _result(key, RETENTION, not problems, told, oldest_epoch=int(kept[-1].epoch))
 
 
+def _headroom(
+    stream: Stream, manifest: CheckpointManifest, backlog: Backlog
+) -> dg.AssetCheckResult:
+    """Whether what waits will still be there when it is read."""
+    least = stream.model.config.checks.min_retention_headroom
+    problems: list[str] = []
+    metadata: dict[str, float | int] = {}
+    for name, report in ask_health(stream.adapters.sources, manifest, backlog).items():
+        if report.error is not None:
+            problems.append(redact(f"not known of {name}: {report.message}"))
+        for each in report.scarce(least):
+            share = f"{each.headroom or 0:.1%} of what it holds has been read, {each.lag:,} wait"
+            problems.append(f"{name}, {each.partition}: {share}")
+        if report.headroom is not None:
+            metadata[f"headroom/{name}"] = round(report.headroom, 4)
+        if report.partitions:
+            metadata[f"lag/{name}"] = sum(each.lag for each in report.partitions)
+    told = "; ".join(problems[:_MOST_TOLD]) or "nothing that waits is about to be deleted"
+    if len(problems) > _MOST_TOLD:
+        told += f"; and {len(problems) - _MOST_TOLD} more"
+    key = stream.names.asset(PLAN)
+    return _result(key, HEADROOM, not problems, told, epoch=str(manifest.epoch), **metadata)
+
+
 def _growth(
     stream: Stream, manifest: CheckpointManifest, checkpoints: CheckpointStore
 ) -> dg.AssetCheckResult:
@@ -203,7 +248,7 @@ def _shown(stream: Stream, place: Place) -> str:
 def _result(
     asset: dg.AssetKey, name: str, passed: bool, description: str, **metadata: str | int | float
 ) -> dg.AssetCheckResult:
-    blocking = name in (CONTRACT, ACCOUNTING, CONTIGUITY)
+    blocking = name in (CONTRACT, ACCOUNTING, CONTIGUITY, SINK_FIT)
     severity = dg.AssetCheckSeverity.ERROR if blocking else dg.AssetCheckSeverity.WARN
     return dg.AssetCheckResult(
         passed=passed,

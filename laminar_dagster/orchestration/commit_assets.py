@@ -17,6 +17,7 @@ from laminar_dagster.orchestration.failures import named_failures
 from laminar_dagster.orchestration.names import EPOCH_TAG, PIPELINE_TAG, epochs_of, partition_key
 from laminar_dagster.orchestration.output_columns import column_schema
 from laminar_dagster.orchestration.stream import Stream, Watcher
+from laminar_dagster.orchestration.telemetry import push_epoch
 from laminar_dagster.runtime.epoch import EpochRunner, StepTaken
 from laminar_dagster.runtime.pipeline import Pipeline
 
@@ -49,11 +50,19 @@ def build_commit_assets(stream: Stream) -> dg.AssetsDefinition:
                 report = runner.commit(epoch)
                 if stream.watcher:
                     stream.watcher.done(report)
+                push_epoch(stream, pipeline, report)
                 manifest = pipeline.checkpoints.winner(epoch).manifest
+                done = {each.sink_id: each for each in report.transactions}
+                transactions = {
+                    stream.sink_key(table): metadata.transaction_metadata(done[table.sink_id])
+                    for table in stream.model.sinks
+                    if table.sink_id in done
+                }
                 for asset, found in commit_metadata(stream, pipeline, manifest).items():
                     if asset == names.asset(MANIFEST):
                         found |= metadata.duration_metadata(report.steps)
                         found |= _published(report.steps)
+                    found |= transactions.get(asset, {})
                     context.add_asset_metadata(
                         found, asset_key=asset, partition_key=partition_key(epoch)
                     )

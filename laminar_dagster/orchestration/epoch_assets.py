@@ -28,6 +28,7 @@ from laminar_dagster.orchestration.names import (
 from laminar_dagster.orchestration.output_columns import column_schema
 from laminar_dagster.orchestration.spark_resource import interruptibly
 from laminar_dagster.orchestration.stream import Stream
+from laminar_dagster.orchestration.telemetry import push_epoch, require_push
 from laminar_dagster.runtime.epoch import EpochRunner, StepTaken
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.rerun import Rerun, rerun
@@ -59,6 +60,7 @@ def build_epoch_assets(stream: Stream) -> dg.AssetsDefinition:
     def compute_epochs(context: dg.AssetExecutionContext) -> Iterator[Result]:
         spark = getattr(context.resources, names.spark)
         with named_failures(context, stream.watcher):
+            require_push(stream)
             step = _EpochStep(stream, stream.open(lambda: spark.spark_session), context)
             try:
                 yield from step.run(epochs_of(context.partition_keys))
@@ -115,7 +117,7 @@ class _EpochStep:
         """Commit what an earlier run has prepared, rather than wait for a sensor to do so."""
         for unfinished in standing.unfinished:
             if unfinished < epoch and self._pipeline.checkpoints.prepared(unfinished):
-                self._runner.commit(unfinished)
+                push_epoch(self._stream, self._pipeline, self._runner.commit(unfinished))
 
     def _results(
         self,

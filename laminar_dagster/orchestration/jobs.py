@@ -8,13 +8,16 @@ import dagster as dg
 from laminar_dagster.core.errors import EpochNotCommitted, IntegrityError, NotReproduced
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.recovery import RecoveryConfig
 from laminar_dagster.orchestration import metadata
 from laminar_dagster.orchestration.asset_specs import MANIFEST
 from laminar_dagster.orchestration.failures import named_failures
 from laminar_dagster.orchestration.names import PIPELINE_TAG, partition_key
+from laminar_dagster.orchestration.recovery_index import DagsterIndex
 from laminar_dagster.orchestration.spark_resource import interruptibly
 from laminar_dagster.orchestration.stream import Stream
 from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.recovery import RecoveryManager
 from laminar_dagster.runtime.rerun import rerun
 from laminar_dagster.runtime.survey import find_epoch, newest_manifest, survey
 from laminar_dagster.runtime.verification import verify_checkpoint
@@ -45,16 +48,31 @@ class VerifiedEpoch(dg.Config):
     epoch: int = 0
 
 
+class Recovery(dg.Config):
+    """What to recover, and within which limits.
+
+    Attributes:
+        epoch: Of the checkpoint to restore; 0 for the newest.
+    """
+
+    epoch: int = 0
+    max_fallbacks: int = 3
+    timeout_seconds: float = 300.0
+    allow_operator_mismatch: bool = False
+    dry_run: bool = False
+
+
 def build_jobs(
     stream: Stream, epoch: dg.AssetsDefinition, commit: dg.AssetsDefinition
 ) -> list[JobLike]:
-    """``epoch``, ``commit``, both in one run, ``replay`` and ``verify``."""
+    """``epoch``, ``commit``, both in one run, ``replay``, ``verify`` and ``recover``."""
     return [
         _asset_job(stream, "epoch", [epoch], "Compute the next epoch. A sensor commits it."),
         _asset_job(stream, "commit", [commit], "Commit an epoch that is prepared."),
         _asset_job(stream, "epoch_and_commit", [epoch, commit], "Compute an epoch and commit it."),
         _replay_job(stream),
         _verify_job(stream),
+        _recover_job(stream),
     ]
 
 
@@ -134,6 +152,71 @@ def _verify_job(stream: Stream) -> dg.JobDefinition:
         "verify",
         verify,
         "Read every file of a checkpoint and compare it with the hash in its manifest.",
+    )
+
+
+def _recover_job(stream: Stream) -> dg.JobDefinition:
+    @dg.op(
+        name=stream.names.job("recover_store"),
+        required_resource_keys={stream.names.spark},
+        pool=stream.names.pool,
+    )
+    def recover(context: dg.OpExecutionContext, config: Recovery) -> None:
+        """Read what the next epoch needs, and mend what is damaged."""
+        spark = getattr(context.resources, stream.names.spark)
+        with named_failures(context):
+            manager = RecoveryManager(
+                stream.open(lambda: spark.spark_session),
+                RecoveryConfig(
+                    max_fallback_attempts=config.max_fallbacks,
+                    recovery_timeout=config.timeout_seconds,
+                    allow_operator_mismatch=config.allow_operator_mismatch,
+                ),
+                DagsterIndex(stream.names, context.instance),
+            )
+            epoch = EpochNumber(config.epoch) if config.epoch else None
+            done = interruptibly(
+                partial(
+                    manager.recover,
+                    epoch,
+                    dry_run=config.dry_run,
+                    progress=lambda now: context.log.info(
+                        "%s: %.0f%%, %d of %d bytes",
+                        now.phase,
+                        100 * now.progress,
+                        now.bytes_downloaded,
+                        now.total_bytes,
+                    ),
+                )
+            )
+            for repair in done.repairs:
+                verb = "would be" if done.is_dry_run else "was"
+                context.log.warning(
+                    "%s %s %s, %s: %s",
+                    repair.damage.key,
+                    verb,
+                    repair.kind,
+                    repair.origin,
+                    repair.damage.problem,
+                )
+            for damage in done.not_repaired:
+                context.log.warning("%s is damaged and not needed: %s", damage.key, damage.problem)
+            if done.epoch:
+                context.log_event(
+                    dg.AssetObservation(
+                        stream.names.asset(MANIFEST),
+                        partition=partition_key(done.epoch),
+                        metadata=metadata.recovery_metadata(done),
+                    )
+                )
+
+    return op_job(
+        stream,
+        "recover",
+        recover,
+        "Read all that the next epoch needs, and mend what is damaged: documents are put back, "
+        "lost files made again by running the epochs that wrote them. Refuses what cannot be "
+        "mended, and changes nothing then.",
     )
 
 

@@ -9,14 +9,17 @@ from typing import Final
 
 import dagster as dg
 
-from laminar_dagster.core import layout
 from laminar_dagster.core.errors import LaminarError
 from laminar_dagster.core.ids import SinkId
 from laminar_dagster.core.manifest import CheckpointManifest, FileEntry
 from laminar_dagster.core.offsets import describe_position, lane_of
 from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.core.recovery import RecoveryResult
+from laminar_dagster.core.transactions import EpochTransactionRecord
+from laminar_dagster.core.upkeep import describe_upkeep
 from laminar_dagster.runtime.backlog import Backlog, distance
 from laminar_dagster.runtime.epoch import StepTaken
+from laminar_dagster.runtime.figures import figures_of
 from laminar_dagster.runtime.rerun import Rerun
 
 Metadata = dict[str, dg.MetadataValue]
@@ -56,8 +59,12 @@ def plan_metadata(plan: EpochPlan) -> Metadata:
         for source in plan.sources
         for gap in source.gaps
     ]
+    upkeep: Metadata = {}
+    if plan.upkeep:
+        upkeep["upkeep"] = dg.MetadataValue.text(describe_upkeep(plan.upkeep))
     return {
         "epoch": dg.MetadataValue.text(str(plan.epoch)),
+        **upkeep,
         "clock": dg.MetadataValue.timestamp(plan.clock),
         "fingerprint": dg.MetadataValue.text(plan.fingerprint),
         "parent": dg.MetadataValue.text(plan.parent.checkpoint_id if plan.parent else "none"),
@@ -82,6 +89,8 @@ def manifest_metadata(manifest: CheckpointManifest) -> Metadata:
         "records_filtered": dg.MetadataValue.int(counts.filtered),
         "records_late": dg.MetadataValue.int(counts.late),
         "records_dead_lettered": dg.MetadataValue.int(counts.dead_lettered),
+        "records_skipped": dg.MetadataValue.int(counts.skipped),
+        "rows_added": dg.MetadataValue.int(counts.added),
         "rows_out": dg.MetadataValue.int(sum(rows_of(each.files) for each in manifest.sinks)),
     }
     if seconds > 0:
@@ -94,6 +103,7 @@ def manifest_metadata(manifest: CheckpointManifest) -> Metadata:
             sum(len(entry.partitions) for entry in manifest.operators)
         ),
         "prepared_at": dg.MetadataValue.timestamp(manifest.completed_at),
+        **reading_metadata(manifest),
     }
     origin: Metadata = {
         "checkpoint": dg.MetadataValue.text(manifest.checkpoint_id),
@@ -114,14 +124,35 @@ def manifest_metadata(manifest: CheckpointManifest) -> Metadata:
     letters: list[Row] = [
         {
             "source": str(entry.source_id),
-            "dead": rows_of(file for file in entry.files if not layout.is_late_path(file.path)),
-            "late": rows_of(file for file in entry.files if layout.is_late_path(file.path)),
+            "dead": entry.dead_rows,
+            "late": entry.late_rows,
             "files": len(entry.files),
         }
         for entry in manifest.dead_letters
     ]
     tables = {**_table("positions", positions), **_table("dead_letters", letters)}
     return {**found, **tables, **origin}
+
+
+def reading_metadata(manifest: CheckpointManifest) -> Metadata:
+    """What it took to read each source: numbers, one plot for each."""
+    found: Metadata = {}
+    for each in figures_of(manifest):
+        name, reading = each.source_id, each.reading
+        if reading is not None:
+            found |= {
+                f"records_{name}": dg.MetadataValue.int(reading.records),
+                f"bytes_{name}": dg.MetadataValue.int(reading.size_bytes),
+                f"fetch_seconds_{name}": _seconds(reading.fetch_micros),
+                f"decode_seconds_{name}": _seconds(reading.decode_micros),
+                f"pauses_{name}": dg.MetadataValue.int(reading.pauses),
+                f"dead_letters_{name}": dg.MetadataValue.int(each.dead_letters),
+                f"late_{name}": dg.MetadataValue.int(each.late),
+            }
+        if each.schema_ids:
+            ids = ", ".join(map(str, each.schema_ids))
+            found[f"schema_ids_{name}"] = dg.MetadataValue.text(ids)
+    return found
 
 
 def state_metadata(manifest: CheckpointManifest) -> Metadata:
@@ -184,7 +215,18 @@ def backlog_metadata(backlog: Backlog, manifest: CheckpointManifest) -> Metadata
     if manifest.watermark is not None:
         behind = (backlog.looked_at - moment(manifest.watermark)).total_seconds()
         found["event_time_lag_seconds"] = dg.MetadataValue.float(round(behind, 3))
-    return found
+    rows: list[Row] = [
+        {
+            "source": str(source.source_id),
+            "partition": describe_position(part.start)[0],
+            "lag": distance(part),
+            "unit": source.unit or "",
+        }
+        for source in backlog.sources
+        for part in source.waiting
+    ]
+    rows.sort(key=lambda row: -int(row["lag"]))
+    return {**found, **_table("waiting", rows)}
 
 
 def duration_metadata(steps: Sequence[StepTaken]) -> Metadata:
@@ -195,9 +237,37 @@ def duration_metadata(steps: Sequence[StepTaken]) -> Metadata:
     }
 
 
+def transaction_metadata(record: EpochTransactionRecord) -> Metadata:
+    """How a sink's transaction went; numbers, so that Dagster plots them."""
+    found: Metadata = {}
+    if record.outcome is not None:
+        found["transaction"] = dg.MetadataValue.text(str(record.outcome))
+    for name, seconds in (
+        ("begin_seconds", record.begin_seconds),
+        ("commit_seconds", record.commit_seconds),
+    ):
+        if seconds is not None:
+            found[name] = dg.MetadataValue.float(round(seconds, 6))
+    return found
+
+
 def _spelled_small(name: str) -> str:
     """``CommitSinks`` as ``commit_sinks``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def recovery_metadata(done: RecoveryResult) -> Metadata:
+    """What a recovery found and did."""
+    found: Metadata = {
+        "epoch": dg.MetadataValue.text(str(done.epoch)),
+        "recovery": dg.MetadataValue.text("dry run" if done.is_dry_run else "done"),
+        "objects_mended": dg.MetadataValue.int(0 if done.is_dry_run else len(done.repairs)),
+        "objects_damaged": dg.MetadataValue.int(len(done.repairs) + len(done.not_repaired)),
+        "fallback_attempts": dg.MetadataValue.int(done.fallback_attempts),
+        "bytes_read": dg.MetadataValue.int(done.bytes_downloaded),
+        "seconds_recovery": dg.MetadataValue.float(round(done.recovery_duration, 3)),
+    }
+    return found
 
 
 def rerun_metadata(done: Rerun) -> Metadata:
@@ -234,6 +304,10 @@ def rows_of(files: Iterable[FileEntry]) -> int:
 def moment(micros: int) -> datetime:
     """Microseconds since 1970 as a time."""
     return _UNIX_EPOCH + timedelta(microseconds=micros)
+
+
+def _seconds(micros: int) -> dg.MetadataValue:
+    return dg.MetadataValue.float(round(micros / 1_000_000, 4))
 
 
 def _spelled(micros: int | None) -> str:

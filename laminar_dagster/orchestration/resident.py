@@ -12,7 +12,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -168,7 +168,7 @@ class ResidentRunner:
         if not is_finished:
             raise RunNotCarriedOut(run_id, reason)
         first, second = self._reports
-        return EpochReport(epoch, second.checkpoint_id, first.steps + second.steps)
+        return replace(second, steps=first.steps + second.steps)
 
     def _own_error(self) -> Exception | None:
         """What a step has ended with; Dagster's storage may have failed within one as well."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.model import PipelineModel, Place
-from laminar_dagster.config.pipeline import FOLDER, PipelineConfig
+from laminar_dagster.config.pipeline import PipelineConfig, config_file
 from laminar_dagster.core.errors import InvalidConfig, InvalidName
 from laminar_dagster.core.ports import Sink, Source
 from laminar_dagster.runtime.assembly import build_sink, build_source
@@ -60,7 +60,7 @@ def _check_address(config: PipelineConfig, project: Path, report: Report) -> Non
         if local_folder(config.store, project) is None:
             open_store(config.store, project)
     except InvalidConfig as error:
-        where = str(project / FOLDER / config.name / "pipeline.yml")
+        where = str(config_file(project, config.name))
         report.add(where, f"`store`: {error.problem}", error.suggestion)
 
 

@@ -16,30 +16,44 @@ from laminar_dagster.core.errors import InvalidConfig, InvalidState
 from laminar_dagster.core.ids import CheckpointId, PipelineName
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
-from laminar_dagster.core.ports import Engine, EpochOutput, ObjectStore, Sink, Source
+from laminar_dagster.core.ports import Engine, EpochOutput, Examination, ObjectStore, Sink, Source
+from laminar_dagster.runtime.branches.published import branch_sinks
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.collector import Retention
 from laminar_dagster.runtime.pipeline import Pipeline
-from laminar_dagster.sinks.delta_sink import DeltaSink
-from laminar_dagster.sinks.sqlite_sink import SqliteSink
-from laminar_dagster.sources.file_source import FileSource
+from laminar_dagster.sinks.delta.sink import DeltaSink
+from laminar_dagster.sinks.kafka.sink import KafkaSink
+from laminar_dagster.sinks.mysql.sink import MysqlSink
+from laminar_dagster.sinks.postgres.sink import PostgresSink
+from laminar_dagster.sinks.sqlite.sink import SqliteSink
+from laminar_dagster.sources.file.source import FileSource
+from laminar_dagster.sources.kafka.source import KafkaSource
+from laminar_dagster.sources.kafka.traits import kafka_traits
 from laminar_dagster.stores.url import open_store
 
 if TYPE_CHECKING:
     from laminar_dagster.spark.session import SessionFactory
 
-SOURCES: Final[Mapping[str, Callable[[SourceTable, Path], Source]]] = {
+SOURCES: Final[Mapping[str, Callable[[SourceTable, Path, Mapping[str, str]], Source]]] = {
     "file": FileSource.from_table,
+    "kafka": KafkaSource.from_table,
 }
 SINKS: Final[Mapping[str, Callable[[SinkTable, Path, PipelineName], Sink]]] = {
     "delta": DeltaSink.from_table,
+    "mysql": MysqlSink.from_table,
+    "kafka": KafkaSink.from_table,
+    "postgres": PostgresSink.from_table,
     "sqlite": SqliteSink.from_table,
 }
 
 
 def known_connectors() -> Connectors:
     """The connectors that there are. Each adapter checks its own options."""
-    return Connectors(sources=dict.fromkeys(SOURCES, ("*",)), sinks=dict.fromkeys(SINKS, ("*",)))
+    return Connectors(
+        sources=dict.fromkeys(SOURCES, ("*",)),
+        sinks=dict.fromkeys(SINKS, ("*",)),
+        traits={"kafka": kafka_traits},
+    )
 
 
 def assemble(model: PipelineModel, project: Path, session: SessionFactory | None) -> Pipeline:
@@ -63,21 +77,24 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory | None
         name=config.name,
         fingerprint=model.fingerprint,
         checkpoints=CheckpointStore(store),
-        engine=_engine(model, store, sources, session),
+        engine=build_engine(model, store, sources, session),
         sources=sources,
         sinks=tuple(build_sink(table, project, config.name) for table in model.sinks),
+        published=branch_sinks(model),
         definition=define(model),
         limits=config.epoch.admission,
+        max_drift=config.epoch.drift_micros,
         retention=Retention.of(config.retention),
     )
 
 
-def _engine(
+def build_engine(
     model: PipelineModel,
     store: ObjectStore,
     sources: tuple[Source, ...],
     session: SessionFactory | None,
 ) -> Engine:
+    """What computes the epochs of a model, on a store and sources of the caller's choice."""
     if session is None:
         return NoEngine(model.config.name)
     # Imported here: it takes a second.
@@ -103,9 +120,9 @@ class NoEngine:
         """Refuse."""
         raise InvalidState(f"pipeline {self.pipeline}", "opened to commit", "compute an epoch")
 
-    def mistakes(self) -> tuple[InvalidConfig, ...]:
+    def examine(self) -> Examination:
         """Nobody looked."""
-        return ()
+        return Examination()
 
 
 def build_source(table: SourceTable, config: PipelineConfig, project: Path) -> Source:
@@ -129,8 +146,8 @@ def build_source(table: SourceTable, config: PipelineConfig, project: Path) -> S
         dataclasses.replace(column, nullable=column.nullable and column.name not in times)
         for column in table.columns
     )
-    options = {"idle.timeout": config.idle_timeout, "on_gap": config.on_gap, **table.options}
-    return build(dataclasses.replace(table, columns=columns, options=options), project)
+    defaults = {"idle.timeout": config.idle_timeout, "on_gap": config.on_gap}
+    return build(dataclasses.replace(table, columns=columns), project, defaults)
 
 
 def build_sink(table: SinkTable, project: Path, pipeline: PipelineName) -> Sink:

@@ -13,13 +13,16 @@ from laminar_dagster.core import layout
 from laminar_dagster.core.definition import PipelineDefinition
 from laminar_dagster.core.document import MAX_DOCUMENT_BYTES, Document, checksum, decode, encode
 from laminar_dagster.core.errors import (
+    IntegrityError,
     InvalidCheckpointId,
     InvalidManifest,
     LaminarError,
+    MalformedDocument,
     ManifestWriteFailed,
     ObjectExists,
     ObjectMissing,
     RetryError,
+    UnsupportedVersion,
 )
 from laminar_dagster.core.ids import CheckpointId, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest, SourceOffsetEntry
@@ -47,9 +50,40 @@ class CheckpointStore:
 
     # --- epochs ---------------------------------------------------------------------------------
 
+    def forget(self) -> None:
+        """Read everything anew from now on."""
+        self._remembered.clear()
+
     def plan(self, epoch: EpochNumber) -> EpochPlan | None:
-        """The plan of an epoch, if there is one."""
-        return self._read_fixed(layout.plan_key(epoch), EpochPlan)
+        """The plan of an epoch, if there is one.
+
+        Raises:
+            MalformedDocument: It is another epoch's.
+        """
+        plan = self._read_fixed(layout.plan_key(epoch), EpochPlan)
+        if plan:
+            _require_epoch(layout.plan_key(epoch), plan.epoch, epoch)
+        return plan
+
+    def stored_plan(self, epoch: EpochNumber) -> EpochPlan | None:
+        """The same as it is now, whatever this process remembers."""
+        self._remembered.pop(layout.plan_key(epoch), None)
+        return self.plan(epoch)
+
+    def plan_of(self, manifest: CheckpointManifest) -> EpochPlan:
+        """The plan that a checkpoint is the outcome of.
+
+        Raises:
+            ObjectMissing: It is gone.
+            MalformedDocument: It is another one.
+        """
+        key = layout.plan_key(manifest.epoch)
+        plan = self.plan(manifest.epoch)
+        if plan is None:
+            raise ObjectMissing(key)
+        if checksum(plan) != manifest.plan_checksum:
+            raise MalformedDocument(key, "it is not the plan that was carried out")
+        return plan
 
     def create_plan(self, plan: EpochPlan) -> None:
         """Fix a plan.
@@ -60,9 +94,14 @@ class CheckpointStore:
         self._create(layout.plan_key(plan.epoch), plan)
 
     def prepared(self, epoch: EpochNumber) -> Prepared | None:
-        """The record of an epoch's winner, if there is one."""
+        """The record of an epoch's winner, if there is one.
+
+        Raises:
+            MalformedDocument: It is another epoch's.
+        """
         prepared = self._read_fixed(layout.prepared_key(epoch), Prepared)
         if prepared:
+            _require_epoch(layout.prepared_key(epoch), prepared.epoch, epoch)
             prepared.manifest.validate()
         return prepared
 
@@ -76,6 +115,11 @@ class CheckpointStore:
         if prepared is None:
             raise ObjectMissing(layout.prepared_key(epoch))
         return prepared
+
+    def stored_winner(self, epoch: EpochNumber) -> Prepared:
+        """The same as it is now, whatever this process remembers."""
+        self._remembered.pop(layout.prepared_key(epoch), None)
+        return self.winner(epoch)
 
     def create_prepared(self, prepared: Prepared) -> None:
         """Try to make an attempt the winner.
@@ -207,6 +251,9 @@ class CheckpointStore:
 
         Returns:
             Where the pointer is now.
+
+        Raises:
+            UnsupportedVersion: A newer release has moved it.
         """
         pointer = LatestPointer.to(manifest)
         while True:
@@ -258,6 +305,12 @@ class CheckpointStore:
         self._remember(key, document)
 
 
+def _require_epoch(key: str, found: EpochNumber, wanted: EpochNumber) -> None:
+    """A whole document in another's place would be believed otherwise."""
+    if found != wanted:
+        raise MalformedDocument(key, f"it is the one of epoch {found}")
+
+
 def _checked(manifest: CheckpointManifest, checkpoint: CheckpointId) -> CheckpointManifest:
     if manifest.checkpoint_id != checkpoint:
         raise InvalidManifest(checkpoint, f"it is the one of {manifest.checkpoint_id}")
@@ -277,8 +330,14 @@ def _read_candidate(
 
 
 def _readable_pointer(data: bytes) -> LatestPointer | None:
-    """A damaged pointer says nothing, and is replaced."""
+    """A damaged pointer says nothing, and is replaced.
+
+    Raises:
+        UnsupportedVersion: A newer release wrote it, and may be further.
+    """
     try:
         return decode(data, LatestPointer, layout.LATEST)
-    except LaminarError:
+    except UnsupportedVersion:
+        raise
+    except IntegrityError:
         return None

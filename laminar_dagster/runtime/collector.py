@@ -16,6 +16,7 @@ from laminar_dagster.core.ids import CheckpointId, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.ports import ObjectInfo
 from laminar_dagster.core.recovery import Standing
+from laminar_dagster.runtime.branches.records import held_since
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.survey import newest_manifest, survey
 
@@ -69,8 +70,8 @@ def collect(
     the listing only says what there is to delete.
 
     Raises:
-        IntegrityError: A manifest that is to be kept is damaged, so what it reaches is not known.
-            Nothing is removed.
+        IntegrityError: A manifest that is to be kept is damaged, or the record of a branch, so
+            what it reaches is not known. Nothing is removed.
     """
     # Listed first: a checkpoint that is committed meanwhile is then kept or not seen at all.
     objects = list(
@@ -80,7 +81,9 @@ def collect(
         )
     )
     standing = survey(checkpoints)
-    retained = _retained(checkpoints, standing, retention.checkpoints)
+    # Read after the listing: a branch that is made later begins with what it has checked itself.
+    held = held_since(checkpoints.objects)
+    retained = _retained(checkpoints, standing, retention.checkpoints, held)
     garbage = find_garbage(
         Holdings(
             retained=retained,
@@ -103,15 +106,18 @@ def collect(
 
 
 def _retained(
-    checkpoints: CheckpointStore, standing: Standing, count: int
+    checkpoints: CheckpointStore, standing: Standing, count: int, held: EpochNumber | None
 ) -> tuple[CheckpointManifest, ...]:
-    """The unfinished checkpoints, and the newest finished ones, by walking back from the newest."""
+    """The unfinished checkpoints, and the newest finished ones, by walking back from the newest.
+
+    Those that a branch may need are among them, however many they are.
+    """
     manifest = newest_manifest(checkpoints, standing)
     kept: list[CheckpointManifest] = []
     finished = 0
     while manifest:
         finished += manifest.epoch <= standing.confirmed
-        if finished > count:
+        if finished > count and (held is None or manifest.epoch < held):
             break
         kept.append(manifest)
         above = manifest.previous_checkpoint_id

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import structs
+
+from laminar_dagster.core.branch import BranchSink
 from laminar_dagster.core.definition import PipelineDefinition
 from laminar_dagster.core.deployment import OperatorChange, compare_definitions
-from laminar_dagster.core.errors import StateIncompatible
+from laminar_dagster.core.errors import PipelineChanged, StateIncompatible
 from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.core.upkeep import Promotion, Rescale, Upkeep, describe_upkeep
+from laminar_dagster.runtime.branches.records import stored_branch
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.pipeline import Pipeline
+
+HOW_TO_RESCALE: Final = (
+    "`laminar rescale` spreads the state over as many buckets as pipeline.yml says"
+)
 
 
 def changes_since(
@@ -33,14 +46,75 @@ def changes_since(
     return compare_definitions(old, new)
 
 
-def require_compatible(pipeline: Pipeline, parent: CheckpointManifest | None) -> None:
+def require_compatible(
+    pipeline: Pipeline, parent: CheckpointManifest | None, upkeep: Upkeep | None = None
+) -> None:
     """Refuse to go on with a state that means something else.
 
+    Args:
+        pipeline: As it is now.
+        parent: The checkpoint that has the state; None when there is none yet.
+        upkeep: What the epoch does to the state: a rescale may find it spread otherwise, and a
+            promotion puts another in its place.
+
     Raises:
-        StateIncompatible: Names an operator whose state would have to be rebuilt, and why.
+        StateIncompatible: Names an operator whose state would have to be rebuilt or rescaled first,
+            and why.
     """
-    if pipeline.definition is None:
+    if pipeline.definition is None or isinstance(upkeep, Promotion):
         return
-    for change in changes_since(pipeline.definition, parent, pipeline.checkpoints):
+    changes = changes_since(pipeline.definition, parent, pipeline.checkpoints)
+    for change in changes:
         if change.verdict == "rebuild":
             raise StateIncompatible(change.operator_id, "; ".join(change.reasons))
+    for change in changes:
+        if change.verdict == "rescale" and not isinstance(upkeep, Rescale):
+            reason = "; ".join(change.reasons)
+            raise StateIncompatible(change.operator_id, reason, HOW_TO_RESCALE)
+
+
+def require_fit(pipeline: Pipeline, planned: EpochPlan) -> None:
+    """Refuse upkeep that would leave a state which this process's pipeline cannot use.
+
+    Raises:
+        PipelineChanged: It was planned by another version, such as one with other buckets, or the
+            one that takes the place of this.
+    """
+    upkeep, definition = planned.upkeep, pipeline.definition
+    if isinstance(upkeep, Promotion) and pipeline.fingerprint != planned.fingerprint:
+        was, now = planned.fingerprint[:12], pipeline.fingerprint[:12]
+        what = f"it is the {describe_upkeep(upkeep)}, to version {was}, and this one is {now}"
+        raise PipelineChanged(planned.epoch, what)
+    if isinstance(upkeep, Rescale) and definition and definition.buckets != upkeep.buckets_after:
+        what = f"it is a {describe_upkeep(upkeep)}, and this one has {definition.buckets}"
+        raise PipelineChanged(planned.epoch, what)
+
+
+def require_fit_to_publish(pipeline: Pipeline, planned: EpochPlan) -> None:
+    """As ``require_fit``; and a promotion is published to the sinks that it was planned for alone.
+
+    The fingerprint says nothing of sinks. A process that does not know one would take it for gone,
+    and one that appends where there is a key by now would append the corrections.
+
+    Raises:
+        PipelineChanged: It was planned by another version, or for other sinks.
+    """
+    require_fit(pipeline, planned)
+    if not isinstance(planned.upkeep, Promotion):
+        return
+    what = ""
+    known = {sink.sink_id for sink in pipeline.sinks}
+    missing = [sink.sink_id for sink in planned.sinks if sink.sink_id not in known]
+    record = stored_branch(pipeline.checkpoints.objects, planned.upkeep.branch)
+    if missing:
+        what = f"is for a sink {missing[0]}, and this one has none"
+    elif record and pipeline.published is not None:
+        record = structs.replace(record, sinks=_as_written(record.sinks))
+        what = record.mismatch_with_version(planned.fingerprint, _as_written(pipeline.published))
+    if what:
+        raise PipelineChanged(planned.epoch, f"the {describe_upkeep(planned.upkeep)}: it {what}")
+
+
+def _as_written(sinks: Iterable[BranchSink]) -> tuple[BranchSink, ...]:
+    """Sinks without what was inferred about their keys."""
+    return tuple(structs.replace(sink, window=None) for sink in sinks)

@@ -22,11 +22,15 @@ from laminar_dagster.core.errors import (
     RetryError,
     UnknownOutcome,
 )
-from laminar_dagster.core.ids import CheckpointId, EpochNumber, SinkId
+from laminar_dagster.core.ids import CheckpointId, EpochNumber, SinkId, SourceId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.recovery import Standing, facts_of
+from laminar_dagster.core.transactions import EpochTransactionRecord
+from laminar_dagster.core.upkeep import Promotion
 from laminar_dagster.runtime import steps
+from laminar_dagster.runtime.deployment import require_fit_to_publish
 from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.published import require_same_output, require_unpublished
 from laminar_dagster.runtime.survey import find_epoch, survey
 
 log = logging.getLogger(__name__)
@@ -44,23 +48,39 @@ class StepTaken:
 
 @dataclass(frozen=True, slots=True)
 class EpochReport:
-    """What a run did for an epoch that is now finished."""
+    """What a run did for an epoch that is now finished.
+
+    Attributes:
+        unacknowledged: Sources that could not be told how far the sinks are.
+        transactions: Those of the sinks that this run has asked to commit.
+    """
 
     epoch: EpochNumber
     checkpoint_id: CheckpointId
     steps: tuple[StepTaken, ...]
+    unacknowledged: tuple[SourceId, ...] = ()
+    transactions: tuple[EpochTransactionRecord, ...] = ()
+
+    @property
+    def is_finisher(self) -> bool:
+        """Whether it was this run that saw every sink confirmed, and not one before it."""
+        return any(each.name == protocol.MoveLatest.__name__ for each in self.steps)
 
 
 @dataclass(slots=True)
 class _Memory:
     """What only this process knows of the epoch, and a crash forgets."""
 
+    has_planned: bool = False
     attempt: steps.Attempt | None = None
     gate: Literal[True] | GateFailed | None = None
     acknowledged: bool = False
+    unacknowledged: tuple[SourceId, ...] = ()
     collected: bool = False
+    taken: list[StepTaken] = field(default_factory=list)
     failed_sinks: dict[SinkId, LaminarError] = field(default_factory=dict)
     unsure_sinks: set[SinkId] = field(default_factory=set)
+    attested_sinks: set[SinkId] = field(default_factory=set)
 
     def remember(self, failures: dict[SinkId, LaminarError]) -> None:
         """Leave failed sinks alone from now on; of an unknown outcome, ask the ledger once."""
@@ -85,6 +105,7 @@ class EpochRunner:
         """
         self._pipeline = pipeline
         self._on_step = on_step
+        self._has_asked_sinks = False
 
     def next_epoch(self) -> EpochNumber:
         """The oldest epoch that is not finished, or else a new one."""
@@ -101,8 +122,7 @@ class EpochRunner:
             RetryError, UnknownOutcome: A service is away; run again later.
         """
         epoch = self.next_epoch() if epoch is None else epoch
-        steps_taken = self._advance(epoch, lambda _step: False)
-        return EpochReport(epoch, self._manifest(epoch).checkpoint_id, steps_taken)
+        return self._report(epoch, self._advance(epoch, lambda _step: False))
 
     def prepare(self, epoch: EpochNumber) -> EpochReport:
         """The first half: plan, compute, gate and prepare. Nothing is committed.
@@ -113,8 +133,7 @@ class EpochRunner:
             LaminarError: As ``run``.
         """
         wanted = (*_BEFORE_COMMIT, protocol.Halt)
-        steps_taken = self._advance(epoch, lambda step: not isinstance(step, wanted))
-        return EpochReport(epoch, self._manifest(epoch).checkpoint_id, steps_taken)
+        return self._report(epoch, self._advance(epoch, lambda step: not isinstance(step, wanted)))
 
     def commit(self, epoch: EpochNumber) -> EpochReport:
         """The second half: manifest, sinks, latest, acknowledge, collect. Computes nothing.
@@ -123,29 +142,52 @@ class EpochRunner:
             EpochNotPrepared: There is nothing to commit yet.
             LaminarError: As ``run``.
         """
-        steps_taken = self._advance(epoch, lambda step: isinstance(step, _BEFORE_COMMIT))
+        memory = self._advance(epoch, lambda step: isinstance(step, _BEFORE_COMMIT))
         if self._pipeline.checkpoints.prepared(epoch) is None:
             raise EpochNotPrepared(epoch)
-        return EpochReport(epoch, self._manifest(epoch).checkpoint_id, steps_taken)
+        return self._report(epoch, memory)
 
-    def _advance(
-        self, epoch: EpochNumber, is_enough: Callable[[protocol.Step], bool]
-    ) -> tuple[StepTaken, ...]:
+    def _report(self, epoch: EpochNumber, memory: _Memory) -> EpochReport:
+        manifest, tracker = self._manifest(epoch), self._pipeline.transactions
+        known = (tracker.record(each.sink_id, epoch) for each in manifest.sinks)
+        return EpochReport(
+            epoch,
+            manifest.checkpoint_id,
+            tuple(memory.taken),
+            memory.unacknowledged,
+            tuple(filter(None, known)),
+        )
+
+    def _advance(self, epoch: EpochNumber, is_enough: Callable[[protocol.Step], bool]) -> _Memory:
         """Take step after step, until the epoch is finished or the next step is not wanted."""
         memory = _Memory(collected=epoch % self._pipeline.collect_every != 0)
-        taken: list[StepTaken] = []
         while True:
             standing = survey(self._pipeline.checkpoints)
+            self._require_fit(standing, epoch)
             step = protocol.next_step(self._facts(standing, epoch, memory))
             if isinstance(step, protocol.Finished) or is_enough(step):
-                return tuple(taken)
+                return memory
             if self._on_step:
                 self._on_step(epoch, type(step).__name__)
             begun = self._pipeline.clock.monotonic()
             self._take(step, epoch, memory)
             seconds = self._pipeline.clock.monotonic() - begun
-            taken.append(StepTaken(type(step).__name__, seconds))
+            memory.taken.append(StepTaken(type(step).__name__, seconds))
             log.info("epoch %d: %s took %.3f s", epoch, type(step).__name__, seconds)
+
+    def _require_fit(self, standing: Standing, epoch: EpochNumber) -> None:
+        """Leave a promotion to the version that it is for: it has other sinks, perhaps.
+
+        To one that does not know a sink, the sink would seem to be gone, and hold nobody back.
+
+        Raises:
+            PipelineChanged: This one is another.
+        """
+        planned = None
+        if standing.find(epoch).planned:
+            planned = self._pipeline.checkpoints.plan(epoch)
+        if planned and isinstance(planned.upkeep, Promotion):
+            require_fit_to_publish(self._pipeline, planned)
 
     def _facts(
         self, standing: Standing, epoch: EpochNumber, memory: _Memory
@@ -153,6 +195,9 @@ class EpochRunner:
         manifest = standing.find(epoch).manifest
         ledgers: dict[SinkId, EpochNumber | None] = {}
         for entry in manifest.sinks if manifest else ():
+            if entry.sink_id in memory.failed_sinks:
+                # It is left alone in this run; to ask one that is away takes as long as it waits.
+                continue
             sink = self._pipeline.sink(entry.sink_id)
             try:
                 # A sink that was removed from the pipeline holds nobody back.
@@ -182,8 +227,15 @@ class EpochRunner:
         pipeline = self._pipeline
         match step:
             case protocol.Plan():
+                if not self._has_asked_sinks:
+                    # Once: should a later epoch be lost, its sinks are asked what they put out.
+                    require_unpublished(pipeline, epoch)
+                    self._has_asked_sinks = True
                 steps.plan(pipeline, epoch)
+                memory.has_planned = True
             case protocol.Compute():
+                if not memory.has_planned:
+                    require_unpublished(pipeline, epoch)
                 memory.attempt = steps.compute(pipeline, epoch)
             case protocol.Gate():
                 memory.gate = steps.gate(pipeline, _own(memory.attempt))
@@ -192,12 +244,17 @@ class EpochRunner:
             case protocol.WriteManifest():
                 steps.write_manifest(pipeline, epoch)
             case protocol.CommitSinks(sinks):
-                failures = steps.commit_sinks(pipeline, self._manifest(epoch), sinks)
+                manifest = self._manifest(epoch)
+                self._attest(manifest, memory, {*sinks, *memory.failed_sinks})
+                failures = steps.commit_sinks(pipeline, manifest, sinks)
                 memory.remember(failures)
+                memory.attested_sinks.update(set(sinks) - set(failures))
             case protocol.MoveLatest():
-                steps.move_latest(pipeline, self._manifest(epoch))
+                manifest = self._manifest(epoch)
+                self._attest(manifest, memory, set())
+                steps.move_latest(pipeline, manifest)
             case protocol.Acknowledge():
-                steps.acknowledge(pipeline, self._manifest(epoch))
+                memory.unacknowledged = steps.acknowledge(pipeline, self._manifest(epoch))
                 memory.acknowledged = True
             case protocol.Collect():
                 steps.collect_garbage(pipeline)
@@ -212,6 +269,12 @@ class EpochRunner:
                 pass
             case _:
                 assert_never(step)
+
+    def _attest(self, manifest: CheckpointManifest, memory: _Memory, others: set[SinkId]) -> None:
+        """Ask those who had the epoch before this process came whether it is the same one."""
+        asked = {entry.sink_id for entry in manifest.sinks} - memory.attested_sinks - others
+        require_same_output(self._pipeline, manifest, asked)
+        memory.attested_sinks |= asked
 
     def _manifest(self, epoch: EpochNumber) -> CheckpointManifest:
         """Of a committed epoch; from its prepared record when it was collected since."""

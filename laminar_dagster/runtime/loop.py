@@ -63,7 +63,7 @@ def _never() -> bool:
     return False
 
 
-def _ignore(_event: Event) -> None:
+def _ignore(_told: object) -> None:
     pass
 
 
@@ -74,12 +74,14 @@ class EpochLoop:
     Attributes:
         on_event: Told what happens.
         should_stop: Asked between epochs and while waiting.
+        on_look: Told what waits, whenever the loop has looked.
     """
 
     pipeline: Pipeline
     runner: Runner
     on_event: Callable[[Event], None] = _ignore
     should_stop: Callable[[], bool] = _never
+    on_look: Callable[[Backlog], None] = _ignore
 
     def run_epochs(self, count: int) -> None:
         """So many epochs, with data or without; an unfinished one counts.
@@ -129,8 +131,7 @@ class EpochLoop:
         if standing.unfinished:
             self._run_one(standing.unfinished[0])
             return
-        backlog = backlog_of(self.pipeline)
-        backlog.require_complete()
+        backlog = self._look()
         now = self.pipeline.clock.monotonic()
         if waiting.is_over(backlog, now):
             done = self._run_one(standing.newest_epoch.next())
@@ -150,9 +151,14 @@ class EpochLoop:
         standing = survey(self.pipeline.checkpoints)
         if standing.unfinished:
             return standing.unfinished[0]
-        backlog = backlog_of(self.pipeline)
-        backlog.require_complete()
+        backlog = self._look()
         return None if backlog.is_empty else standing.newest_epoch.next()
+
+    def _look(self) -> Backlog:
+        backlog = backlog_of(self.pipeline)
+        self.on_look(backlog)
+        backlog.require_complete()
+        return backlog
 
     def _run_one(self, epoch: EpochNumber | None = None) -> EpochDone:
         report = self.runner.run(epoch)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from laminar_dagster.core.branch import BranchSink
 from laminar_dagster.core.definition import PipelineDefinition
 from laminar_dagster.core.ids import CheckpointId, PipelineName, SinkId
 from laminar_dagster.core.ports import Admission, Clock, Engine, Sink, Source
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock, mint_checkpoint_id
 from laminar_dagster.runtime.collector import Retention
+from laminar_dagster.runtime.transactions import EpochTransactionTracker
 
 _NO_LIMITS: Final = Admission()
 _DEFAULT_RETENTION: Final = Retention()
@@ -24,9 +26,13 @@ class Pipeline:
 
     Attributes:
         fingerprint: Of the pipeline's code and configuration.
+        published: What each sink publishes, and how; the fingerprint says nothing of it. None when
+            nobody knows.
         definition: What the fingerprint stands for, kept with the state. Without it, a changed
             pipeline goes on with whatever state there is.
         limits: How much an epoch may take at most.
+        max_drift: How far a partition may run ahead of the slowest in event time, in microseconds.
+        transactions: Of its sinks, as far as this process has committed any.
         collect_every: Garbage is collected in every so many-th epoch, because that lists the store.
     """
 
@@ -36,12 +42,15 @@ class Pipeline:
     engine: Engine
     sources: tuple[Source, ...]
     sinks: tuple[Sink, ...]
+    published: tuple[BranchSink, ...] | None = None
     definition: PipelineDefinition | None = None
     limits: Admission = _NO_LIMITS
+    max_drift: int | None = None
     retention: Retention = _DEFAULT_RETENTION
     collect_every: int = 20
     clock: Clock = _SYSTEM_CLOCK
     mint: Callable[[], CheckpointId] = mint_checkpoint_id
+    transactions: EpochTransactionTracker = field(default_factory=EpochTransactionTracker)
 
     def sink(self, sink_id: SinkId) -> Sink | None:
         """A sink by name; None for one that was removed from the pipeline."""

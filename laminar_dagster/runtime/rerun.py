@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import structs
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.document import encode_part
 from laminar_dagster.core.errors import EpochNotCommitted, ObjectMissing, PipelineChanged
-from laminar_dagster.core.ids import EpochNumber
+from laminar_dagster.core.ids import CheckpointId, EpochNumber
 from laminar_dagster.core.manifest import (
     CheckpointManifest,
     RecordCounts,
@@ -17,8 +21,9 @@ from laminar_dagster.core.manifest import (
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.ports import EpochOutput
 from laminar_dagster.core.prepared import AttemptRecord
+from laminar_dagster.runtime.deployment import require_fit
 from laminar_dagster.runtime.pipeline import Pipeline
-from laminar_dagster.runtime.steps import begin_attempt, check_sources
+from laminar_dagster.runtime.steps import begin_attempt, carry_out, check_sources
 from laminar_dagster.runtime.survey import find_epoch
 
 Kind = Literal["operator", "sink", "dead letters", "source", "counts"]
@@ -69,16 +74,49 @@ def rerun(pipeline: Pipeline, epoch: EpochNumber) -> Rerun:
         SourceReplaced, RetentionExpired: A source no longer holds what the epoch read.
     """
     manifest, planned = _committed(pipeline, epoch)
-    if manifest.fingerprint != pipeline.fingerprint:
-        was, now = manifest.fingerprint[:12], pipeline.fingerprint[:12]
-        raise PipelineChanged(epoch, f"its fingerprint is {was}, and the pipeline's is {now}")
+    require_same_code(pipeline, epoch, manifest.fingerprint)
     parent = pipeline.checkpoints.parent(planned.parent) if planned.parent else None
+    with carried_out_again(pipeline, planned, parent) as (_, output):
+        compared, found = compare(manifest, output)
+    return Rerun(epoch, manifest, compared, found)
+
+
+@contextlib.contextmanager
+def carried_out_again(
+    pipeline: Pipeline, planned: EpochPlan, parent: CheckpointManifest | None
+) -> Iterator[tuple[CheckpointId, EpochOutput]]:
+    """Carry out a plan under a name of its own; the files are there until the block ends.
+
+    Raises:
+        SourceReplaced, RetentionExpired: A source no longer holds what was planned.
+        PipelineChanged: The pipeline no longer has a source that was planned, or is not the one
+            that the upkeep is for.
+    """
+    require_fit(pipeline, planned)
     check_sources(pipeline, planned)
-    record = begin_attempt(pipeline, epoch)
+    record = begin_attempt(pipeline, planned.epoch)
     try:
-        output = pipeline.engine.compute(planned, parent, record.checkpoint_id)
+        output = carry_out(pipeline, planned, parent, record)
+        yield record.checkpoint_id, output
     finally:
         _remove(pipeline, record)
+
+
+def require_same_code(pipeline: Pipeline, epoch: EpochNumber, fingerprint: str) -> None:
+    """Refuse to run an epoch again with another pipeline than it was computed by.
+
+    Raises:
+        PipelineChanged: It is another one.
+    """
+    if fingerprint != pipeline.fingerprint:
+        was, now = fingerprint[:12], pipeline.fingerprint[:12]
+        raise PipelineChanged(epoch, f"its fingerprint is {was}, and the pipeline's is {now}")
+
+
+def compare(
+    manifest: CheckpointManifest, output: EpochOutput
+) -> tuple[int, tuple[Difference, ...]]:
+    """How many hashes and positions there are, and those that came out otherwise."""
     committed, again = _digests(manifest), _digests(output)
     names = sorted({*committed, *again})
     found = (
@@ -86,7 +124,7 @@ def rerun(pipeline: Pipeline, epoch: EpochNumber) -> Rerun:
         for kind, name in names
         if committed.get((kind, name)) != again.get((kind, name))
     )
-    return Rerun(epoch, manifest, len(names), tuple(found))
+    return len(names), tuple(found)
 
 
 def _committed(pipeline: Pipeline, epoch: EpochNumber) -> tuple[CheckpointManifest, EpochPlan]:
@@ -119,7 +157,8 @@ def _digests(found: CheckpointManifest | EpochOutput) -> dict[tuple[Kind, str], 
         for file in letters.files:
             digests["dead letters", f"{letters.source_id}: {file.path}"] = file.sha256
     for source in found.sources:
-        digests["source", str(source.source_id)] = _spelled(source)
+        # How long it took to read is not what was read.
+        digests["source", str(source.source_id)] = _spelled(structs.replace(source, reading=None))
     return digests
 
 

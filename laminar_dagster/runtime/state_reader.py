@@ -55,7 +55,7 @@ def read_state(
     entry = next((each for each in manifest.operators if each.operator_id == operator), None)
     if entry is None:
         raise UnknownOperator(operator)
-    closed = _closed_until(checkpoints, manifest, entry.operator_id)
+    closed = closed_until(checkpoints, manifest, entry.operator_id)
     merged, shape = _merged(checkpoints, manifest, entry)
     if shape is None or merged is None:
         return OperatorState(entry.operator_id, (WINDOW_END,), (), pa.table({WINDOW_END: []}))
@@ -138,7 +138,7 @@ def _read(
     return file_table(read_verified(checkpoints.objects, key, part.size_bytes, part.sha256))
 
 
-def _closed_until(
+def closed_until(
     checkpoints: CheckpointStore, manifest: CheckpointManifest, operator: OperatorId
 ) -> int | None:
     """The watermark by which the operator closed windows: of the sources that feed it."""

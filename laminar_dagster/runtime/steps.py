@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from laminar_dagster.core import layout
+from laminar_dagster.core.alignment import aligned
 from laminar_dagster.core.document import FORMAT_VERSION, checksum
 from laminar_dagster.core.errors import (
     AcknowledgeFailed,
     FailedError,
     GateFailed,
+    IntegrityError,
     LaminarError,
     LedgerMismatch,
     ObjectExists,
@@ -26,15 +28,29 @@ from laminar_dagster.core.errors import (
     UnknownOutcome,
 )
 from laminar_dagster.core.gate import refusal
-from laminar_dagster.core.ids import EpochNumber, SinkId
-from laminar_dagster.core.manifest import CheckpointManifest, FileEntry, ManifestBuilder
+from laminar_dagster.core.ids import EpochNumber, SinkId, SourceId
+from laminar_dagster.core.manifest import (
+    CheckpointManifest,
+    FileEntry,
+    ManifestBuilder,
+    SinkEntry,
+)
 from laminar_dagster.core.offsets import SourceOffsets
 from laminar_dagster.core.plan import EpochPlan, SinkPlan
-from laminar_dagster.core.ports import EpochOutput, Sink, StagedOutput
+from laminar_dagster.core.ports import (
+    EpochOutput,
+    Grouped,
+    GroupOffsets,
+    Sink,
+    StagedOutput,
+)
 from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
+from laminar_dagster.core.succession import inherited, require_current
+from laminar_dagster.core.upkeep import Promotion
 from laminar_dagster.runtime.collector import collect
-from laminar_dagster.runtime.deployment import require_compatible
+from laminar_dagster.runtime.deployment import require_compatible, require_fit
 from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.sink_fit import find_misfits
 from laminar_dagster.runtime.survey import newest_manifest, survey
 from laminar_dagster.runtime.verification import read_verified
 
@@ -51,42 +67,18 @@ class Attempt:
 
 
 def plan(pipeline: Pipeline, epoch: EpochNumber) -> None:
-    """Step 1. Fix what the epoch reads."""
+    """Step 1. Fix what the epoch reads.
+
+    Raises:
+        ObjectMissing, MalformedDocument: The plan of the epoch before is lost. With it went what
+            the sources were: another source in their place would not be noticed.
+    """
     standing = survey(pipeline.checkpoints)
     if standing.newest_epoch >= epoch:
         log.info("epoch %d was committed by another process meanwhile", epoch)
         return
     parent = newest_manifest(pipeline.checkpoints, standing)
-    require_compatible(pipeline, parent)
-    previous = pipeline.checkpoints.plan(parent.epoch) if parent else None
-    now = pipeline.clock.now()
-    # The logical clock never runs backwards, whatever the machine's does.
-    clock = max(now, previous.clock) if previous else now
-    before = {source.source_id: source for source in previous.sources} if previous else {}
-    stood = {source.source_id: source.positions for source in parent.sources} if parent else {}
-    joined = {sink.sink_id: sink.joined_at for sink in parent.sinks} if parent else {}
-    planned = EpochPlan(
-        version=FORMAT_VERSION,
-        plan_id=pipeline.mint(),
-        pipeline=pipeline.name,
-        epoch=epoch,
-        clock=clock,
-        fingerprint=pipeline.fingerprint,
-        parent=LatestPointer.to(parent).as_parent() if parent else None,
-        sources=tuple(
-            source.plan(
-                before.get(source.source_id),
-                stood.get(source.source_id, ()),
-                pipeline.limits,
-                clock,
-            )
-            for source in pipeline.sources
-        ),
-        sinks=tuple(
-            SinkPlan(sink_id=sink.sink_id, joined_at=joined.get(sink.sink_id) or _join(sink, epoch))
-            for sink in pipeline.sinks
-        ),
-    )
+    planned = make_plan(pipeline, epoch, parent)
     if pipeline.definition:
         pipeline.checkpoints.create_definition(pipeline.definition)
     try:
@@ -95,7 +87,48 @@ def plan(pipeline: Pipeline, epoch: EpochNumber) -> None:
         log.info("epoch %d was planned by another process; its plan is used", epoch)
 
 
-def _join(sink: Sink, epoch: EpochNumber) -> EpochNumber:
+def make_plan(
+    pipeline: Pipeline, epoch: EpochNumber, parent: CheckpointManifest | None
+) -> EpochPlan:
+    """What an epoch would read that is planned now. Nothing is written."""
+    require_current(pipeline.fingerprint, epoch, parent)
+    require_compatible(pipeline, parent)
+    previous = pipeline.checkpoints.plan_of(parent) if parent else None
+    now = pipeline.clock.now()
+    # The logical clock never runs backwards, whatever the machine's does.
+    clock = max(now, previous.clock) if previous else now
+    before = {source.source_id: source for source in previous.sources} if previous else {}
+    stood = {source.source_id: source.positions for source in parent.sources} if parent else {}
+    joined = {sink.sink_id: sink.joined_at for sink in parent.sinks} if parent else {}
+    return EpochPlan(
+        version=FORMAT_VERSION,
+        plan_id=pipeline.mint(),
+        pipeline=pipeline.name,
+        epoch=epoch,
+        clock=clock,
+        fingerprint=pipeline.fingerprint,
+        parent=LatestPointer.to(parent).as_parent() if parent else None,
+        sources=aligned(
+            (
+                source.plan(
+                    before.get(source.source_id),
+                    stood.get(source.source_id, ()),
+                    pipeline.limits,
+                    clock,
+                )
+                for source in pipeline.sources
+            ),
+            parent,
+            pipeline.max_drift,
+        ),
+        sinks=tuple(
+            SinkPlan(sink_id=sink.sink_id, joined_at=joined.get(sink.sink_id) or join(sink, epoch))
+            for sink in pipeline.sinks
+        ),
+    )
+
+
+def join(sink: Sink, epoch: EpochNumber) -> EpochNumber:
     """A sink takes part from this epoch on.
 
     Raises:
@@ -117,13 +150,17 @@ def compute(pipeline: Pipeline, epoch: EpochNumber) -> Attempt:
     if not planned:
         raise ObjectMissing(layout.plan_key(epoch))
     parent = pipeline.checkpoints.parent(planned.parent) if planned.parent else None
-    require_compatible(pipeline, parent)
+    require_fit(pipeline, planned)
+    if planned.fingerprint != pipeline.fingerprint:
+        # The version that planned it has asked for itself.
+        require_current(pipeline.fingerprint, epoch, parent)
+    require_compatible(pipeline, parent, planned.upkeep)
     check_sources(pipeline, planned)
     record = begin_attempt(pipeline, epoch)
     if pipeline.definition:
         # Another version may have planned the epoch; this one computes it.
         pipeline.checkpoints.create_definition(pipeline.definition)
-    output = pipeline.engine.compute(planned, parent, record.checkpoint_id)
+    output = carry_out(pipeline, planned, parent, record)
     for source in output.sources:
         pipeline.checkpoints.write_offsets(
             SourceOffsets(
@@ -135,6 +172,22 @@ def compute(pipeline: Pipeline, epoch: EpochNumber) -> Attempt:
             )
         )
     return Attempt(record, planned, output)
+
+
+def carry_out(
+    pipeline: Pipeline,
+    planned: EpochPlan,
+    parent: CheckpointManifest | None,
+    record: AttemptRecord,
+) -> EpochOutput:
+    """Do what a plan says, below the attempt's folder: the engine's work, but for a promotion."""
+    if isinstance(planned.upkeep, Promotion) and parent:
+        # Imported here: pipelines that have no branches need nothing of it.
+        from laminar_dagster.runtime.branches.promotion import compute_promotion
+
+        checkpoints, attempt = pipeline.checkpoints, record.checkpoint_id
+        return compute_promotion(checkpoints, planned, planned.upkeep, parent, attempt)
+    return pipeline.engine.compute(planned, parent, record.checkpoint_id)
 
 
 def begin_attempt(pipeline: Pipeline, epoch: EpochNumber) -> AttemptRecord:
@@ -160,19 +213,37 @@ def check_sources(pipeline: Pipeline, planned: EpochPlan) -> None:
     for part in planned.sources:
         if part.source_id not in sources:
             raise PipelineChanged(planned.epoch, f"it has no source {part.source_id} any more")
-        sources[part.source_id].verify(part)
+        # Upkeep reads nothing, so it matters little whether a source is there.
+        if not planned.upkeep:
+            sources[part.source_id].verify(part)
 
 
 def gate(pipeline: Pipeline, attempt: Attempt) -> Literal[True] | GateFailed:
     """Step 3. Check what was staged."""
     above = attempt.plan.parent
     parent = pipeline.checkpoints.parent(above) if above else None
-    return refusal(attempt.plan, parent, attempt.output) or True
+    misfits = tuple(find_misfits(pipeline, attempt.record.checkpoint_id, attempt.output.sinks))
+    return refusal(attempt.plan, parent, attempt.output, misfits) or True
 
 
 def prepare(pipeline: Pipeline, attempt: Attempt) -> None:
-    """Step 4. Try to make the attempt the winner. The facts will tell whether it is."""
-    output = attempt.output
+    """Step 4. Try to make the attempt the winner. The facts will tell whether it is.
+
+    Raises:
+        ObjectExists: The epoch was planned anew meanwhile, because its plan was damaged.
+        ObjectMissing: The plan is gone.
+    """
+    _require_planned(pipeline, attempt.plan)
+    try:
+        pipeline.checkpoints.create_prepared(make_prepared(pipeline, attempt))
+    except ObjectExists:
+        log.info("epoch %d was prepared by another attempt", attempt.plan.epoch)
+
+
+def make_prepared(pipeline: Pipeline, attempt: Attempt) -> Prepared:
+    """The record that would make an attempt the winner. Nothing is written."""
+    output, above = attempt.output, attempt.plan.parent
+    parent = pipeline.checkpoints.parent(above) if above else None
     builder = ManifestBuilder(
         CheckpointManifest(
             version=FORMAT_VERSION,
@@ -181,9 +252,7 @@ def prepare(pipeline: Pipeline, attempt: Attempt) -> None:
             pipeline=pipeline.name,
             fingerprint=pipeline.fingerprint,
             plan_checksum=checksum(attempt.plan),
-            previous_checkpoint_id=(
-                attempt.plan.parent.checkpoint_id if attempt.plan.parent else None
-            ),
+            previous_checkpoint_id=above.checkpoint_id if above else None,
             started_at=attempt.record.started_at,
             completed_at=pipeline.clock.now(),
             total_size_bytes=0,
@@ -193,17 +262,31 @@ def prepare(pipeline: Pipeline, attempt: Attempt) -> None:
             dead_letters=output.dead_letters,
             counts=output.counts,
             watermark=output.watermark,
+            metadata={**inherited(parent), **output.metadata},
         )
     )
-    try:
-        pipeline.checkpoints.create_prepared(Prepared.of(builder.build()))
-    except ObjectExists:
-        log.info("epoch %d was prepared by another attempt", attempt.plan.epoch)
+    return Prepared.of(builder.build(), attempt.plan)
+
+
+def _require_planned(pipeline: Pipeline, plan: EpochPlan) -> None:
+    """A plan that was damaged is made anew; an attempt at the old one must not win."""
+    stored = pipeline.checkpoints.stored_plan(plan.epoch)
+    if stored is None:
+        raise ObjectMissing(layout.plan_key(plan.epoch))
+    if stored != plan:
+        raise ObjectExists(layout.plan_key(plan.epoch))
 
 
 def write_manifest(pipeline: Pipeline, epoch: EpochNumber) -> None:
-    """Step 5. The commit point of state and offsets."""
-    pipeline.checkpoints.write_manifest(pipeline.checkpoints.winner(epoch))
+    """Step 5. The commit point of state and offsets.
+
+    A record that was damaged may have been made anew, by another attempt: the one that is there
+    now has won, and not the one that this process has in mind.
+
+    Raises:
+        ObjectMissing, ChecksumMismatch, MalformedDocument: The record of the winner is lost.
+    """
+    pipeline.checkpoints.write_manifest(pipeline.checkpoints.stored_winner(epoch))
 
 
 def commit_sinks(
@@ -224,19 +307,40 @@ def commit_sinks(
         key = layout.checkpoint_key(manifest.checkpoint_id, file.path)
         return read_verified(pipeline.checkpoints.objects, key, file.size_bytes, file.sha256)
 
+    offsets = _group_offsets(pipeline, manifest)
+
+    def commit(sink: Sink, entry: SinkEntry) -> None:
+        with pipeline.transactions.follow(entry.sink_id, manifest.epoch) as progress:
+            sink.commit(manifest.epoch, StagedOutput(entry, read, progress, offsets))
+
     failures: dict[SinkId, LaminarError] = {}
     with ThreadPoolExecutor(len(entries), thread_name_prefix="sink") as pool:
         pending = {
-            entry.sink_id: pool.submit(sink.commit, manifest.epoch, StagedOutput(entry, read))
+            entry.sink_id: pool.submit(commit, sink, entry)
             for entry in entries
             if (sink := pipeline.sink(entry.sink_id))
         }
-        for sink_id, commit in pending.items():
+        for sink_id, committed in pending.items():
             try:
-                commit.result()
+                committed.result()
             except (RetryError, UnknownOutcome, FailedError) as error:
                 failures[sink_id] = error
     return failures
+
+
+def _group_offsets(pipeline: Pipeline, manifest: CheckpointManifest) -> tuple[GroupOffsets, ...]:
+    """How far the epoch has read those sources that keep it under the name of a group."""
+    grouped = {each.source_id: each for each in pipeline.sources if isinstance(each, Grouped)}
+    planned = pipeline.checkpoints.plan(manifest.epoch) if grouped else None
+    if planned is None:
+        return ()
+    pinned = {each.source_id: each.identity for each in planned.sources}
+    found = (
+        grouped[entry.source_id].group_offsets(pinned[entry.source_id], entry.positions)
+        for entry in manifest.sources
+        if entry.source_id in grouped and entry.source_id in pinned
+    )
+    return tuple(each for each in found if each is not None)
 
 
 def move_latest(pipeline: Pipeline, manifest: CheckpointManifest) -> None:
@@ -244,9 +348,14 @@ def move_latest(pipeline: Pipeline, manifest: CheckpointManifest) -> None:
     pipeline.checkpoints.advance_latest(manifest)
 
 
-def acknowledge(pipeline: Pipeline, manifest: CheckpointManifest) -> None:
-    """Step 8. Tell the sources. Nothing depends on it, so a failure is only reported."""
+def acknowledge(pipeline: Pipeline, manifest: CheckpointManifest) -> tuple[SourceId, ...]:
+    """Step 8. Tell the sources. Nothing depends on it, so a failure is only reported.
+
+    Returns:
+        The sources that were not told.
+    """
     stands = {entry.source_id: entry.positions for entry in manifest.sources}
+    untold: list[SourceId] = []
     for source in pipeline.sources:
         if source.source_id not in stands:
             continue
@@ -254,11 +363,19 @@ def acknowledge(pipeline: Pipeline, manifest: CheckpointManifest) -> None:
             source.acknowledge(stands[source.source_id])
         except AcknowledgeFailed as error:
             log.warning("%s; %s", error, error.advice())
+            untold.append(source.source_id)
+    return tuple(untold)
 
 
 def collect_garbage(pipeline: Pipeline) -> None:
-    """Step 9. Remove what nothing reaches. What is left now goes next time."""
+    """Step 9. Remove what nothing reaches. What is left now goes next time.
+
+    An old manifest that is damaged hides what it reaches, so nothing is removed until it is no
+    longer one of those to keep. The epoch itself is finished.
+    """
     try:
         collect(pipeline.checkpoints, pipeline.retention, pipeline.clock.now())
     except RetryError as error:
         log.warning("garbage is collected later: %s", error)
+    except IntegrityError as error:
+        log.warning("no garbage is collected: %s; %s", error, error.advice())

@@ -7,11 +7,14 @@ damaged are the checkpoints listed.
 
 from __future__ import annotations
 
+from laminar_dagster.core import layout
 from laminar_dagster.core.errors import (
     AllCheckpointsCorrupt,
     IntegrityError,
     InvalidManifest,
     NoCheckpointAvailable,
+    ObjectMissing,
+    UnsupportedVersion,
 )
 from laminar_dagster.core.ids import GENESIS, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
@@ -24,10 +27,26 @@ def survey(checkpoints: CheckpointStore) -> Standing:
     """Find out how far the pipeline is.
 
     Raises:
+        ObjectMissing: ``_latest`` leads to a checkpoint that was collected, so it is an old copy of
+            itself: the epochs after it may all be finished.
+        UnsupportedVersion: A newer release has written the pointer.
         IntegrityError: A document that is needed to go on is damaged; recover first.
     """
     latest = _readable_latest(checkpoints)
-    confirmed = latest.epoch if latest else _confirmed_without_pointer(checkpoints)
+    while True:
+        confirmed = latest.epoch if latest else _confirmed_without_pointer(checkpoints)
+        epochs = _epochs_after(checkpoints, confirmed)
+        lost = _lost_manifest(checkpoints, latest, epochs)
+        if lost is None:
+            return Standing(confirmed, epochs, latest)
+        # Other processes may have moved the pointer since, and collected what it led to.
+        before, latest = latest, _readable_latest(checkpoints)
+        if latest == before:
+            raise lost
+
+
+def _epochs_after(checkpoints: CheckpointStore, confirmed: EpochNumber) -> tuple[FoundEpoch, ...]:
+    """The epochs that have begun, up to the first without a manifest."""
     epochs = []
     epoch = confirmed.next()
     while True:
@@ -38,7 +57,23 @@ def survey(checkpoints: CheckpointStore) -> Standing:
         if not found.manifest:
             break
         epoch = epoch.next()
-    return Standing(confirmed, tuple(epochs), latest)
+    return tuple(epochs)
+
+
+def _lost_manifest(
+    checkpoints: CheckpointStore, latest: LatestPointer | None, epochs: tuple[FoundEpoch, ...]
+) -> ObjectMissing | None:
+    """The manifest that ``_latest`` names, if it is gone, and with it the way forward.
+
+    It is always retained. Without it, only a successor that is there shows that the epochs after it
+    were not collected as well: the records of their winners are kept for ever.
+    """
+    if latest is None or not epochs or epochs[0].manifest:
+        # An epoch that has not begun is planned on the manifest itself.
+        return None
+    if checkpoints.manifest(latest.checkpoint_id):
+        return None
+    return ObjectMissing(layout.manifest_key(latest.checkpoint_id))
 
 
 def find_epoch(checkpoints: CheckpointStore, epoch: EpochNumber) -> FoundEpoch:
@@ -78,6 +113,9 @@ def newest_manifest(checkpoints: CheckpointStore, standing: Standing) -> Checkpo
 def _readable_latest(checkpoints: CheckpointStore) -> LatestPointer | None:
     try:
         return checkpoints.latest()
+    except UnsupportedVersion:
+        # Not damage: a newer release wrote it, and may be further.
+        raise
     except IntegrityError:
         return None
 

@@ -60,7 +60,7 @@ def verify_checkpoint(
     def look(file: tuple[str, int, str]) -> VerifiedFile:
         key, size, sha256 = file
         try:
-            _check_file(checkpoints.objects, key, size, sha256, progress)
+            check_file(checkpoints.objects, key, size, sha256, progress)
         except IntegrityError as problem:
             return VerifiedFile(key, size, problem)
         return VerifiedFile(key, size, None)
@@ -77,9 +77,15 @@ def verify_checkpoint(
             yield VerifiedFile(key, 0, None)
 
 
-def _check_file(
+def check_file(
     store: ObjectStore, key: str, size: int, sha256: str, progress: Callable[[int], None]
 ) -> None:
+    """Compare a file with what a manifest says of it, piece by piece.
+
+    Raises:
+        ObjectMissing: It is gone.
+        ChecksumMismatch: It is not what it was.
+    """
     digest = hashlib.sha256()
     position = 0
     # Asks for one byte more than there should be, so that a longer file is noticed.

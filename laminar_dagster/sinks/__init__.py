@@ -1,1 +1,1 @@
-"""Where results go: one adapter a file."""
+"""Where results go: a package for each kind of place, and what they share."""

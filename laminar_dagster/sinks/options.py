@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from typing import get_args
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from laminar_dagster.config.model import SinkTable
-from laminar_dagster.config.units import parse_duration
-from laminar_dagster.core.errors import InvalidConfig
+from laminar_dagster.config.model import Place, SinkTable
+from laminar_dagster.config.units import parse_duration, parse_size
+from laminar_dagster.core.errors import InvalidConfig, InvalidName
 from laminar_dagster.sinks.changes import Mode
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+L = TypeVar("L", bound="DataclassInstance")
 
 
 class SinkOptions:
@@ -36,7 +45,7 @@ class SinkOptions:
     def flag(self, name: str, default: bool) -> bool:
         """True or false."""
         return {"true": True, "false": False}[
-            self._choice(name, ("true", "false"), str(default).lower())
+            self.choice(name, ("true", "false"), str(default).lower())
         ]
 
     def seconds(self, name: str, default: float) -> float:
@@ -50,10 +59,93 @@ class SinkOptions:
             self._add(f"option `{name}`: {error}")
             return default
 
+    def limit(self, name: str, default: float) -> float:
+        """A duration that is more than nothing."""
+        found = self.seconds(name, default)
+        if not found > 0:
+            # To a server it would mean no limit, and a writer that hangs would keep others out.
+            self._add(f"`{name}` must be more than nothing")
+        return found
+
+    def limits(self, defaults: L) -> L:
+        """A limit ``NAME_timeout`` for every field of a record of them."""
+        found: dict[str, Any] = {
+            each.name: self.limit(f"{each.name}_timeout", getattr(defaults, each.name))
+            for each in fields(defaults)
+        }
+        return type(defaults)(**found)
+
+    def table_name(self, table: SinkTable, instead: str) -> str:
+        """``table``, by default the sink's own name. What it is in has an option of its own.
+
+        Args:
+            table: What the sink is called.
+            instead: What to write instead of a name with a dot.
+        """
+        name = self.text("table", str(table.sink_id))
+        if "." in name:
+            self._add("`table` holds a dot", instead)
+        return name
+
+    def file(self, name: str, project: Path) -> str | None:
+        """A file; relative to the project's folder. None if it is not given."""
+        value = self.text(name, "")
+        return place_of(value, project) if value else None
+
+    def renamed(self) -> dict[str, str]:
+        """Columns of the table by those of the view, from ``column.NAME``."""
+        found = self.prefixed("column.")
+        for column, target in found.items():
+            if not column or not target:
+                self._add(f"`column.{column}` is empty", "write 'column.of_view' = 'of_table'")
+        return found
+
+    def choice(self, name: str, choices: Iterable[str], default: str) -> str:
+        """One of a few words."""
+        value = self._take(name)
+        if value is None:
+            return default
+        known = [*choices]
+        found = next((each for each in known if each == value.lower()), None)
+        if found is None:
+            near = difflib.get_close_matches(value.lower(), known, n=1, cutoff=0.5)
+            hint = f"did you mean `{near[0]}`?" if near else ""
+            self._add(f"option `{name}` must be one of: {', '.join(known)}", hint)
+        return found or default
+
+    def count(self, name: str, default: int, least: int = 1) -> int:
+        """A whole number."""
+        value = self._take(name)
+        if value is None:
+            return default
+        if not re.fullmatch(r"[0-9]{1,15}", value.strip()) or int(value) < least:
+            self._add(f"option `{name}` must be a whole number from {least} on")
+            return default
+        return int(value)
+
+    def size(self, name: str, default: int) -> int:
+        """Bytes, such as ``16MiB``."""
+        value = self._take(name)
+        if value is None:
+            return default
+        try:
+            return parse_size(value)
+        except ValueError as error:
+            self._add(f"option `{name}`: {error}")
+            return default
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Names with commas between them, each once."""
+        value = self._take(name)
+        found = tuple(part.strip() for part in value.split(",")) if value is not None else ()
+        if not all(found) or len({each.casefold() for each in found}) != len(found):
+            self._add(f"`{name}` names a column twice, or none between two commas")
+        return found
+
     def mode_and_key(self) -> tuple[Mode, tuple[str, ...]]:
         """``mode`` and, when it is upsert, the columns of ``key`` separated by commas."""
         modes: tuple[Mode, ...] = get_args(Mode)
-        chosen = self._choice("mode", modes, "append")
+        chosen = self.choice("mode", modes, "append")
         mode = next(each for each in modes if each == chosen)
         value = self._take("key")
         key = tuple(part.strip() for part in value.split(",")) if value is not None else ()
@@ -86,24 +178,43 @@ class SinkOptions:
             rest = [f"{text} ({hint})" if hint else text for text, hint in others]
             raise InvalidConfig(self._where, "; ".join([first, *rest]), suggestion)
 
-    def _choice(self, name: str, choices: Iterable[str], default: str) -> str:
-        value = self._take(name)
-        if value is None:
-            return default
-        known = [*choices]
-        found = next((each for each in known if each == value.lower()), None)
-        if found is None:
-            near = difflib.get_close_matches(value.lower(), known, n=1, cutoff=0.5)
-            hint = f"did you mean `{near[0]}`?" if near else ""
-            self._add(f"option `{name}` must be one of: {', '.join(known)}", hint)
-        return found or default
-
     def _take(self, name: str) -> str | None:
         self._known.append(name)
         return self._left.pop(name, None)
 
     def _add(self, problem: str, suggestion: str = "") -> None:
         self._problems.append((problem, suggestion))
+
+
+def write_mode(table: SinkTable) -> tuple[Mode, tuple[str, ...]]:
+    """The mode of a sink and the columns of its key, whatever its connector; none when it appends.
+
+    The options are those that the sink itself has checked.
+    """
+    if table.options.get("mode", "append").lower() != "upsert":
+        return "append", ()
+    # For a Kafka sink the key is that of its messages.
+    written = table.options.get("key") or table.options.get("key.columns") or ""
+    return "upsert", tuple(part.strip() for part in written.split(",") if part.strip())
+
+
+def place_of(file: str, project: Path) -> str:
+    """The absolute path of a file that an option names."""
+    return str((project / Path(file).expanduser()).absolute())
+
+
+@contextmanager
+def told_at(place: Place) -> Iterator[None]:
+    """What a sink has against its own description, told at the place of that description.
+
+    Raises:
+        InvalidConfig: Names the place.
+    """
+    try:
+        yield
+    except (InvalidConfig, InvalidName) as error:
+        problem = error.problem if isinstance(error, InvalidConfig) else str(error)
+        raise InvalidConfig(str(place), problem, error.advice()) from None
 
 
 def problem_with_key(mode: Mode, key: tuple[str, ...]) -> tuple[str, str] | None:

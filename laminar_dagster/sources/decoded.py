@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from laminar_dagster.core.ports import DecodedChunk
+from laminar_dagster.core.ports import DecodedChunk, ReadingCost
 
 BAD_SCHEMA: Final = pa.schema(
     [
@@ -19,15 +19,16 @@ BAD_SCHEMA: Final = pa.schema(
         pa.field("is_whole", pa.bool_(), nullable=False),
     ]
 )
+NO_COST: Final = ReadingCost()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedChunk(DecodedChunk):
-    """A chunk whose rows know where they stand. Every record is either a row or a bad record.
+    """A chunk whose rows know where they stand. Nothing of it is lost or made up.
 
     Attributes:
         positions: Where each row stands in its partition, ascending: of a text file the byte at
-            which the record begins, of a Parquet file the ordinal of the row.
+            which the record begins, of a Parquet file the ordinal of the row, of Kafka the offset.
     """
 
     positions: pa.Int64Array
@@ -35,8 +36,11 @@ class PlacedChunk(DecodedChunk):
     def __post_init__(self) -> None:
         """Refuse a chunk that lost or made up a record."""
         rows, bad = self.rows.num_rows, self.bad.num_rows
-        if self.records != rows + bad:
-            raise ValueError(f"{self.records} records became {rows} rows and {bad} bad records")
+        if self.records + self.added != rows + bad + self.skipped:
+            raise ValueError(
+                f"{self.records} records and {self.added} added rows became {rows} rows, "
+                f"{bad} bad records and {self.skipped} skipped ones"
+            )
         if len(self.positions) != rows:
             raise ValueError("every row needs its position")
 
@@ -52,18 +56,37 @@ class BadRecord:
 
 
 def chunk_of(
-    path: str,
+    partition: str,
     rows: pa.RecordBatch,
     positions: pa.Int64Array,
     bad: Sequence[BadRecord],
     size_bytes: int,
+    *,
+    records: int | None = None,
+    added: int = 0,
+    skipped: int = 0,
+    schema_ids: frozenset[int] = frozenset(),
+    cost: ReadingCost = NO_COST,
 ) -> PlacedChunk:
-    """Put together what was found in a piece of a file."""
+    """Put together what was found in a piece of a partition.
+
+    Args:
+        partition: Where bad records are from: of a file, its path.
+        rows: The good ones.
+        positions: Of the rows.
+        bad: The others, in order.
+        size_bytes: Of all.
+        records: How many there were; by default each row and each bad record is one.
+        added: See ``DecodedChunk``, as for the rest.
+        skipped: As there.
+        schema_ids: As there.
+        cost: As there.
+    """
     return PlacedChunk(
         rows=rows,
         bad=pa.RecordBatch.from_arrays(
             [
-                pa.array([path] * len(bad), pa.string()),
+                pa.array([partition] * len(bad), pa.string()),
                 pa.array([each.position for each in bad], pa.int64()),
                 pa.array([each.raw for each in bad], pa.binary()),
                 pa.array([each.reason for each in bad], pa.string()),
@@ -71,7 +94,11 @@ def chunk_of(
             ],
             schema=BAD_SCHEMA,
         ),
-        records=rows.num_rows + len(bad),
+        records=rows.num_rows + len(bad) if records is None else records,
         size_bytes=size_bytes,
+        added=added,
+        skipped=skipped,
+        schema_ids=schema_ids,
+        cost=cost,
         positions=positions,
     )

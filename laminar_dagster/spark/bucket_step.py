@@ -46,6 +46,22 @@ class BucketStep:
         own = [(PART, pa.int64()), (CONTROL, pa.string())]
         return pa.schema([*own, *self.shape.schema])
 
+    @property
+    def closed_before(self) -> Closing:
+        """What was closed when the epoch began; nothing closes by it."""
+        mark = earliest(clock.watermark for clock in self.clocks)
+        return Closing(mark, mark)
+
+    def chain_of(self, bucket: int) -> StateChain:
+        """The state of a bucket before the epoch."""
+        return StateChain(
+            self.store,
+            self.attempt,
+            self.shape,
+            PartitionId(bucket),
+            tuple(_entry(data) for data in self.chains.get(bucket, ())),
+        )
+
     def __call__(self, table: pa.Table) -> pa.Table:
         """Take a bucket through the epoch."""
         bucket = table.column(BUCKET)[0].as_py()
@@ -57,13 +73,7 @@ class BucketStep:
             return self._controls([json.dumps(error.to_record())])
 
     def _advance(self, bucket: int, table: pa.Table) -> pa.Table:
-        chain = StateChain(
-            self.store,
-            self.attempt,
-            self.shape,
-            PartitionId(bucket),
-            tuple(_entry(data) for data in self.chains.get(bucket, ())),
-        )
+        chain = self.chain_of(bucket)
         closing = self._closing(table.column(CONTROL).drop_null().to_pylist())
         # A marker makes sure that every bucket is looked at; it has no window.
         new = table.filter(pc.is_valid(table.column(END)))
@@ -91,7 +101,7 @@ class BucketStep:
             if "source" in report:
                 seen[report["source"]][report["part"]] = report["watermark"]
         return Closing(
-            earliest(clock.watermark for clock in self.clocks),
+            self.closed_before.now,
             earliest(clock.advance(seen[clock.source_id]) for clock in self.clocks),
         )
 

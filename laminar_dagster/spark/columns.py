@@ -1,6 +1,7 @@
 """The columns that the engine adds to those of a relation.
 
-They begin with an underscore, which no column of an author's does on its way through the job.
+They begin with an underscore, as an author's columns do not. Those that a connector adds do, and
+have other names than these.
 """
 
 from __future__ import annotations

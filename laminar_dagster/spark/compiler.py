@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from laminar_dagster.config.fingerprint import relations
 from laminar_dagster.config.model import (
@@ -44,7 +45,7 @@ from laminar_dagster.spark.columns import CONTROL, EARLY, KEEP, PART, quoted
 from laminar_dagster.spark.early_partials import EarlyWindow
 from laminar_dagster.spark.early_windows import early_window
 from laminar_dagster.spark.scan import Scan, scan_frame
-from laminar_dagster.spark.staging import REPORT, StageStep
+from laminar_dagster.spark.staging import OWN, REPORT, StageStep
 from laminar_dagster.spark.state_shape import StateShape
 from laminar_dagster.spark.watermarks import SourceClock
 from laminar_dagster.spark.window_frames import (
@@ -70,7 +71,7 @@ class Compiler:
 
     Attributes:
         chains: The parent's state files, for each operator and bucket.
-        operators: The operators with state.
+        operators: The operators with state, and what happens to a bucket of each.
         fed_by: The sources of each operator that takes records, by which it is checked.
     """
 
@@ -84,7 +85,7 @@ class Compiler:
     buckets: int
     attempt: CheckpointId
     store: ObjectStore = field(repr=False)
-    operators: dict[OperatorId, StateShape] = field(default_factory=dict)
+    operators: dict[OperatorId, BucketStep] = field(default_factory=dict)
     fed_by: dict[OperatorId, tuple[str, ...]] = field(default_factory=dict)
     cached: list[DataFrame] = field(default_factory=list)
     _frames: dict[str, DataFrame] = field(default_factory=dict)
@@ -148,6 +149,14 @@ class Compiler:
                     self._frames[view.name] = frame.select(frame.schema.names)
             except InvalidConfig as error:
                 yield error
+
+    def columns(self) -> Iterator[tuple[OperatorId, StructType]]:
+        """Of every view without a mistake, after these were looked for; as they are staged."""
+        for view in self.model.views:
+            frame = self._frames.get(view.name)
+            if frame is not None:
+                own = [each for each in frame.schema if each.name not in OWN]
+                yield view.name, StructType(own)
 
     def _scan(self, source: str, readers: int) -> None:
         """Read a source once, for all that read it; aggregate where it is read what can be."""
@@ -245,7 +254,6 @@ class Compiler:
 
     def _window(self, view: View, query: WindowAggregate, operator: OperatorId) -> DataFrame:
         partials, shape = self._partials(view, query, operator)
-        self.operators[operator] = shape
         if not self._has_window(query.source):
             self.fed_by[operator] = self._sources_of(query)
         step = BucketStep(
@@ -258,6 +266,7 @@ class Compiler:
             attempt=self.attempt,
             store=self.store,
         )
+        self.operators[operator] = step
         closed = closed_windows(partials, step, self.buckets)
         finished = finished_windows(closed, query, shape)
         return self._projected(self._filtered(finished, query.having), query.columns)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, assert_never
 
 import pyarrow as pa
 from msgspec import structs
@@ -18,7 +19,7 @@ from pyspark.sql.types import DataType, StructType
 from laminar_dagster.config.model import PipelineModel, SourceTable
 from laminar_dagster.core import layout
 from laminar_dagster.core.document import FORMAT_VERSION
-from laminar_dagster.core.errors import ComputeFailed, InvalidConfig
+from laminar_dagster.core.errors import ComputeFailed, InvalidConfig, InvalidState
 from laminar_dagster.core.ids import GENESIS, CheckpointId, OperatorId, SinkId, SourceId
 from laminar_dagster.core.manifest import (
     CheckpointManifest,
@@ -30,9 +31,14 @@ from laminar_dagster.core.manifest import (
 )
 from laminar_dagster.core.offsets import lane_of
 from laminar_dagster.core.plan import EpochPlan, SourcePlan
-from laminar_dagster.core.ports import EpochOutput, ObjectStore, Source
+from laminar_dagster.core.ports import EpochOutput, Examination, ObjectStore, Source
+from laminar_dagster.core.upkeep import Promotion, Rescale, Upkeep
+from laminar_dagster.core.upkeep_output import output_of_upkeep
+from laminar_dagster.spark.bucket_step import BucketStep
+from laminar_dagster.spark.columns import CONTROL
 from laminar_dagster.spark.compiler import Compiler, gist
 from laminar_dagster.spark.reports import EpochReports, sort_out
+from laminar_dagster.spark.rescale import sort_out_spread, spread_job
 from laminar_dagster.spark.scan import Scan, Split
 from laminar_dagster.spark.session import SessionFactory
 from laminar_dagster.spark.watermarks import Lane, SourceClock, earliest
@@ -58,12 +64,31 @@ class SparkEngine:
         self, plan: EpochPlan, parent: CheckpointManifest | None, attempt: CheckpointId
     ) -> EpochOutput:
         """See ``Engine.compute``."""
+        if plan.upkeep and parent:
+            return self._upkeep(plan, plan.upkeep, parent, attempt)
         compiler = self._compiler(plan, parent, attempt)
         reports = _run(compiler)
         return self._output(plan, parent, compiler, reports)
 
-    def mistakes(self) -> tuple[InvalidConfig, ...]:
-        """What Spark has against the views, without running anything."""
+    def _upkeep(
+        self,
+        plan: EpochPlan,
+        upkeep: Upkeep,
+        parent: CheckpointManifest,
+        attempt: CheckpointId,
+    ) -> EpochOutput:
+        """What is done to the state in an epoch that reads nothing."""
+        match upkeep:
+            case Rescale():
+                return self._rescale(plan, parent, attempt)
+            case Promotion():
+                # Needs no Spark: ``runtime.branches.promotion`` does it.
+                raise InvalidState("the engine", "for records and rescales", "promote a branch")
+            case _:
+                assert_never(upkeep)
+
+    def examine(self) -> Examination:
+        """See ``Engine.examine``."""
         nothing = EpochPlan(
             version=FORMAT_VERSION,
             plan_id=NOBODY,
@@ -75,7 +100,12 @@ class SparkEngine:
             sources=(),
             sinks=(),
         )
-        return tuple(self._compiler(nothing, None, NOBODY).mistakes())
+        compiler = self._compiler(nothing, None, NOBODY)
+        mistakes = tuple(compiler.mistakes())
+        columns = {
+            view: to_arrow_schema(kinds, timezone="UTC") for view, kinds in compiler.columns()
+        }
+        return Examination(mistakes, columns)
 
     # --- what goes in ---------------------------------------------------------------------------
 
@@ -145,6 +175,21 @@ class SparkEngine:
                 found[sink.view] = (*found[sink.view], sink.sink_id)
         return dict(found)
 
+    # --- upkeep ---------------------------------------------------------------------------------
+
+    def _rescale(
+        self, plan: EpochPlan, parent: CheckpointManifest, attempt: CheckpointId
+    ) -> EpochOutput:
+        """Spread the state over as many buckets as the pipeline has now."""
+        compiler = self._compiler(plan, parent, attempt)
+        with _telling_errors(compiler):
+            compiler.compile()
+            job = spread_job(compiler.spark, compiler.operators, compiler.buckets)
+            rows = job.where(f"{CONTROL} IS NOT NULL").collect() if job else []
+        spread = sort_out_spread([row[0] for row in rows], attempt)
+        operators = _operator_entries(compiler.operators, spread.files)
+        return output_of_upkeep(plan, parent, operators, spread.violations)
+
     # --- what comes out -------------------------------------------------------------------------
 
     def _output(
@@ -160,16 +205,7 @@ class SparkEngine:
         )
         splits = {name: len(scan.splits) for name, scan in compiler.scans.items()}
         return EpochOutput(
-            operators=tuple(
-                OperatorSnapshotEntry(
-                    operator_id=operator,
-                    operator_type="window_aggregate",
-                    state_backend="arrow",
-                    partitions=_in_order(reports.states.get(operator, ())),
-                    schema_fingerprint=shape.fingerprint,
-                )
-                for operator, shape in sorted(compiler.operators.items())
-            ),
+            operators=_operator_entries(compiler.operators, reports.states),
             sources=sources,
             sinks=tuple(
                 SinkEntry(
@@ -189,8 +225,16 @@ class SparkEngine:
 
 
 def _run(compiler: Compiler) -> EpochReports:
-    try:
+    with _telling_errors(compiler):
         rows = compiler.compile().collect()
+    return sort_out((row[0] for row in rows), compiler.attempt)
+
+
+@contextmanager
+def _telling_errors(compiler: Compiler) -> Iterator[None]:
+    """What Spark has against a job, told as an error of this package."""
+    try:
+        yield
     except (AnalysisException, ParseException) as error:
         places = ", ".join(str(view.place) for view in compiler.model.views)
         raise InvalidConfig(places, gist(error), "mend the query") from None
@@ -199,7 +243,22 @@ def _run(compiler: Compiler) -> EpochReports:
     finally:
         for frame in compiler.cached:
             frame.unpersist()
-    return sort_out((row[0] for row in rows), compiler.attempt)
+
+
+def _operator_entries(
+    steps: Mapping[OperatorId, BucketStep],
+    files: Mapping[OperatorId, tuple[PartitionSnapshotEntry, ...]],
+) -> tuple[OperatorSnapshotEntry, ...]:
+    return tuple(
+        OperatorSnapshotEntry(
+            operator_id=operator,
+            operator_type="window_aggregate",
+            state_backend="arrow",
+            partitions=_in_order(files.get(operator, ())),
+            schema_fingerprint=step.shape.fingerprint,
+        )
+        for operator, step in sorted(steps.items())
+    )
 
 
 def _arrow_schema(table: SourceTable) -> pa.Schema:
@@ -273,7 +332,8 @@ def _source_entry(
     plan: SourcePlan, parent: CheckpointManifest | None, clock: SourceClock, reports: EpochReports
 ) -> SourceOffsetEntry:
     before = _entry_of(plan.source_id, parent)
-    seen = {split.part: split.watermark for split in reports.of(plan.source_id)}
+    splits = reports.of(plan.source_id)
+    seen = {split.part: split.watermark for split in splits}
     return SourceOffsetEntry(
         source_id=plan.source_id,
         positions=tuple(part.end for part in plan.ranges),
@@ -281,6 +341,8 @@ def _source_entry(
         watermarks=clock.lane_watermarks(seen),
         watermark=clock.advance(seen),
         gaps=(*(before.gaps if before else ()), *plan.gaps),
+        schema_ids=tuple(sorted({each for split in splits for each in split.schema_ids})),
+        reading=reports.reading(plan.source_id) if splits else None,
     )
 
 

@@ -8,11 +8,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import structs
+
 from laminar_dagster.core.document import decode_part, encode_part
 from laminar_dagster.core.errors import ComputeFailed, LaminarError
 from laminar_dagster.core.gate import CONTRACT, RECORD_ACCOUNTING
 from laminar_dagster.core.ids import CheckpointId, OperatorId, SinkId
-from laminar_dagster.core.manifest import FileEntry, PartitionSnapshotEntry, RecordCounts
+from laminar_dagster.core.manifest import (
+    FileEntry,
+    PartitionSnapshotEntry,
+    RecordCounts,
+    SourceReading,
+)
 from laminar_dagster.core.ports import Violation
 
 
@@ -33,6 +40,16 @@ class SplitReport:
     dead: int
     watermark: int | None
     files: tuple[FileEntry, ...]
+    added: int
+    skipped: int
+    schema_ids: tuple[int, ...]
+    reading: SourceReading
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether every record ended somewhere."""
+        ended = self.passed + self.late + self.dead + self.skipped
+        return self.read + self.added == ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +75,13 @@ class EpochReports:
         """The reports on one source."""
         return tuple(split for split in self.splits if split.source == source)
 
+    def reading(self, source: str) -> SourceReading:
+        """What it took to read a source, all of its splits together."""
+        parts = [structs.asdict(split.reading) for split in self.of(source)]
+        return SourceReading(
+            **{name: sum(part[name] for part in parts) for name in SourceReading.__struct_fields__}
+        )
+
     def counts(self, fed_by: Mapping[OperatorId, tuple[str, ...]]) -> RecordCounts:
         """The accounting of the epoch.
 
@@ -77,6 +101,8 @@ class EpochReports:
             filtered=filtered,
             dead_lettered=sum(split.dead for split in self.splits),
             late=sum(split.late for split in self.splits),
+            added=sum(split.added for split in self.splits),
+            skipped=sum(split.skipped for split in self.splits),
         )
 
     def _dropped(self, source: str, fed_by: Mapping[OperatorId, tuple[str, ...]]) -> int:
@@ -105,7 +131,7 @@ class EpochReports:
         wrong += [
             _miscount(split.source, f"split {split.part}: {split}")
             for split in self.splits
-            if split.read != split.passed + split.late + split.dead
+            if not split.is_balanced
         ]
         for operator, sources in fed_by.items():
             sent = sum(split.passed for source in sources for split in self.of(source))
@@ -179,6 +205,17 @@ def _split(report: Mapping[str, Any]) -> SplitReport:
         dead=report["dead"],
         watermark=report["watermark"],
         files=tuple(_file(file) for file in report["files"]),
+        added=report["added"],
+        skipped=report["skipped"],
+        schema_ids=tuple(report["schema_ids"]),
+        reading=SourceReading(
+            records=report["read"],
+            size_bytes=report["bytes"],
+            chunks=report["chunks"],
+            fetch_micros=report["fetch_micros"],
+            decode_micros=report["decode_micros"],
+            pauses=report["pauses"],
+        ),
     )
 
 

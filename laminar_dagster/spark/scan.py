@@ -27,7 +27,7 @@ from laminar_dagster.core import layout
 from laminar_dagster.core.errors import DecodeFailed, LaminarError
 from laminar_dagster.core.ids import CheckpointId, FileName, SourceId
 from laminar_dagster.core.offsets import SourceRange
-from laminar_dagster.core.ports import ObjectStore, SplitReader
+from laminar_dagster.core.ports import DecodedChunk, ObjectStore, SplitReader
 from laminar_dagster.spark.arrow_files import file_bytes, sha256
 from laminar_dagster.spark.columns import CONTROL, PART
 from laminar_dagster.spark.early_partials import (
@@ -135,6 +135,13 @@ class _SplitTask:
     passed: int = 0
     late: int = 0
     dead: int = 0
+    added: int = 0
+    skipped: int = 0
+    chunks: int = 0
+    fetch_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    pauses: int = 0
+    schema_ids: set[int] = field(default_factory=set)
     files: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self) -> Iterator[pa.RecordBatch]:
@@ -146,8 +153,7 @@ class _SplitTask:
         dead = _Letters(self, layout.bad_records_file)
         late = _Letters(self, layout.late_records_file)
         for chunk in scan.reader.read(self.split.piece):
-            self.read += chunk.records
-            self.size_bytes += chunk.size_bytes
+            self._count(chunk)
             rows, bad = chunk.rows, chunk.bad
             if bad.num_rows and scan.fail_on_bad:
                 first = bad.slice(0, 1).to_pylist()[0]
@@ -186,8 +192,26 @@ class _SplitTask:
                 "dead": self.dead,
                 "watermark": judge.watermark if judge else None,
                 "files": self.files,
+                "added": self.added,
+                "skipped": self.skipped,
+                "schema_ids": sorted(self.schema_ids),
+                "chunks": self.chunks,
+                "fetch_micros": round(self.fetch_seconds * 1e6),
+                "decode_micros": round(self.decode_seconds * 1e6),
+                "pauses": self.pauses,
             }
         )
+
+    def _count(self, chunk: DecodedChunk) -> None:
+        self.read += chunk.records
+        self.size_bytes += chunk.size_bytes
+        self.added += chunk.added
+        self.skipped += chunk.skipped
+        self.schema_ids |= chunk.schema_ids
+        self.chunks += 1
+        self.fetch_seconds += chunk.cost.fetch_seconds
+        self.decode_seconds += chunk.cost.decode_seconds
+        self.pauses += chunk.cost.pauses
 
     def _record_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         count = rows.num_rows

@@ -25,7 +25,8 @@ from laminar_dagster.spark.contracts import broken_rules
 from laminar_dagster.spark.partial_step import count_records
 
 REPORT: Final = "_report"
-_OWN: Final = (PART, CONTROL, KEEP)
+# What the rows of a view have besides its columns.
+OWN: Final = (PART, CONTROL, KEEP)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class StageStep:
             rows = records.filter(keep)
             for part in pc.unique(rows.column(PART)).to_pylist():
                 mine = rows.filter(pc.equal(rows.column(PART), part))
-                kept[part].append(mine.drop_columns(list(_OWN)))
+                kept[part].append(mine.drop_columns(list(OWN)))
             if reports:
                 yield pa.RecordBatch.from_arrays([pa.array(reports)], names=[REPORT])
         for part in sorted(kept):

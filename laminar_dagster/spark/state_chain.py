@@ -96,6 +96,10 @@ class StateChain:
             structs.replace(entry, is_incremental=index > 0) for index, entry in enumerate(kept)
         )
 
+    def open_rows(self, closing: Closing) -> pa.Table:
+        """One row for each open window and key: the whole chain, read and merged."""
+        return self.shape.merge([_open_rows(self._read(entry), closing) for entry in self.files])
+
     def _read(self, entry: PartitionSnapshotEntry) -> pa.Table:
         home = entry.origin.checkpoint_id if entry.origin else self.attempt
         key = layout.checkpoint_key(home, entry.path)

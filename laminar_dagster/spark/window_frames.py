@@ -54,18 +54,34 @@ def partials_of_scan(
 
 def closed_windows(partials: DataFrame, step: BucketStep, buckets: int) -> DataFrame:
     """Take every bucket through the epoch. Reports go to each of them, and on to the driver."""
-    keys = [quoted(key.name) for key in step.shape.keys]
-    bucket = f"CAST(pmod(xxhash64({', '.join(keys)}), {buckets}) AS BIGINT)" if keys else "0L"
+    bucket = bucket_of(step.shape, buckets)
     every = f"sequence({CONTROL_BUCKET}L, {buckets - 1}L)"
     placed = partials.selectExpr(
         "*", f"explode(IF({CONTROL} IS NULL, array({bucket}), {every})) AS {BUCKET}"
     )
     # One row for each bucket, so that windows close also where no record came.
     markers = partials.sparkSession.range(buckets).selectExpr(f"id AS {BUCKET}")
-    rows = placed.unionByName(markers, allowMissingColumns=True)
+    return advanced_buckets(placed.unionByName(markers, allowMissingColumns=True), step)
+
+
+def bucket_of(shape: StateShape, buckets: int) -> str:
+    """The bucket that a row's key belongs to, as Spark SQL. A state on disk depends on it."""
+    keys = [quoted(key.name) for key in shape.keys]
+    return f"CAST(pmod(xxhash64({', '.join(keys)}), {buckets}) AS BIGINT)" if keys else "0L"
+
+
+def advanced_buckets(rows: DataFrame, step: BucketStep) -> DataFrame:
+    """Hand the rows of each ``_bucket`` to the step, all of a bucket at once."""
+    # Spark asks for the columns by name, and takes a dot in it for a field of a struct.
+    names = rows.columns
+    plain = [f"c{number}" for number in range(len(names))]
     # Spark counts the arguments of what it is given, and takes ``self`` for one.
-    return rows.groupBy(BUCKET).applyInArrow(
-        lambda table: step(table), from_arrow_schema(step.schema)
+    return (
+        rows.toDF(*plain)
+        .groupBy(plain[names.index(BUCKET)])
+        .applyInArrow(
+            lambda table: step(table.rename_columns(names)), from_arrow_schema(step.schema)
+        )
     )
 
 

@@ -19,9 +19,10 @@ from msgspec import structs
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import (
+    ChecksumMismatch,
     CommitOutcomeUnknown,
     FencedOut,
-    InvalidConfig,
+    InvalidState,
     LedgerMismatch,
     SinkUnavailable,
 )
@@ -53,12 +54,17 @@ from laminar_dagster.core.offsets import (
 from laminar_dagster.core.plan import EpochPlan, SourcePlan
 from laminar_dagster.core.ports import (
     Admission,
+    ArrowSchema,
     EpochOutput,
+    Examination,
     ObjectStore,
+    Published,
     SplitReader,
     StagedOutput,
     Violation,
 )
+from laminar_dagster.core.upkeep import Rescale
+from laminar_dagster.core.upkeep_output import output_of_upkeep
 
 TOTALS: Final = OperatorId("totals")
 NUMBERS: Final = SourceId("numbers")
@@ -156,6 +162,8 @@ class MemoryEngine:
         self, plan: EpochPlan, parent: CheckpointManifest | None, attempt: CheckpointId
     ) -> EpochOutput:
         """Read the planned ranges, add to the state, stage one row for each record."""
+        if plan.upkeep and parent:
+            return self._upkeep(plan, parent, attempt)
         chains = _chains_of(parent)
         rows: list[tuple[int, int, int, int]] = []
         ends: list[SourcePosition] = []
@@ -205,15 +213,36 @@ class MemoryEngine:
             violations=self.gate(plan),
         )
 
-    def mistakes(self) -> tuple[InvalidConfig, ...]:
+    def examine(self) -> Examination:
         """There are no queries."""
-        return ()
+        return Examination()
+
+    def _upkeep(
+        self, plan: EpochPlan, parent: CheckpointManifest, attempt: CheckpointId
+    ) -> EpochOutput:
+        """Fold every chain. There are no buckets to spread the state over, and no branches."""
+        if not isinstance(plan.upkeep, Rescale):
+            raise InvalidState("the engine in memory", "without branches", "promote one")
+        written = tuple(
+            self._write(
+                attempt,
+                partition,
+                sum(self._added(entry, parent) for entry in chain),
+                is_incremental=False,
+            )
+            for partition, chain in sorted(_chains_of(parent).items())
+        )
+        operators = tuple(structs.replace(each, partitions=written) for each in parent.operators)
+        return output_of_upkeep(plan, parent, operators, self.gate(plan))
 
     def _added(self, entry: PartitionSnapshotEntry, parent: CheckpointManifest | None) -> int:
         assert parent is not None
         home = parent.origin_of(entry).checkpoint_id
-        data = self.store.read(layout.checkpoint_key(home, entry.path))
-        assert hashlib.sha256(data).hexdigest() == entry.sha256
+        key = layout.checkpoint_key(home, entry.path)
+        data = self.store.read(key)
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != entry.sha256:
+            raise ChecksumMismatch(key, entry.sha256, digest)
         return int(json.loads(data))
 
     def _write(
@@ -269,6 +298,7 @@ class MemoryTable:
     """What a database would hold: rows and a ledger, changed together."""
 
     ledger: EpochNumber | None = None
+    output: str = ""
     rows: list[tuple[int, int, int, int]] = field(default_factory=list)
     epochs: list[EpochNumber] = field(default_factory=list)
     is_away: bool = False
@@ -289,6 +319,17 @@ class MemorySink:
         self._reach()
         return self.table.ledger
 
+    def published(self) -> Published | None:
+        """The table's."""
+        self._reach()
+        table = self.table
+        known = table.ledger if table.output else None
+        return Published(known, table.output) if known else None
+
+    def check(self, schema: ArrowSchema, staged: SinkEntry | None = None) -> None:
+        """Takes everything."""
+        self._reach()
+
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
         """Append the rows and move the ledger, at once."""
         self._reach()
@@ -306,11 +347,14 @@ class MemorySink:
             raise FencedOut(self.sink_id, f"it is at epoch {stands}, past {epoch}")
         if stands != epoch.previous():
             raise LedgerMismatch(self.sink_id, epoch, stands)
+        staged.progress.begun()
         if table.fail_next_commit:
             table.fail_next_commit = False
             raise SinkUnavailable(self.sink_id, "the connection broke before the commit")
+        staged.progress.wrote(len(rows))
+        staged.progress.committing()
         table.rows.extend(rows)
-        table.ledger = epoch
+        table.ledger, table.output = epoch, staged.entry.output_sha256
         table.epochs.append(epoch)
         if table.lose_next_reply:
             table.lose_next_reply = False

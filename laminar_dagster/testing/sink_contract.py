@@ -8,6 +8,7 @@
         def open(self, sink_id, mode): ...
         def read(self, sink_id): ...
         def encode(self, rows, weights): ...
+        def columns(self): ...
 
     class TestMySink(SinkContract):
         @pytest.fixture
@@ -20,79 +21,32 @@ the place must be importable.
 
 from __future__ import annotations
 
-import hashlib
-import multiprocessing
-import os
-import random
-import signal
-import threading
-import time
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from typing import ClassVar, Final, Literal, Protocol
 
 import pytest
 
-from laminar_dagster.core import layout
-from laminar_dagster.core.errors import (
-    ChecksumMismatch,
-    LaminarError,
-    LedgerMismatch,
-    RetryError,
-    UnknownOutcome,
-    WriteFailed,
+from laminar_dagster.core.errors import ChecksumMismatch, LaminarError, LedgerMismatch, WriteFailed
+from laminar_dagster.core.ids import EpochNumber, SinkId
+from laminar_dagster.core.manifest import FileEntry
+from laminar_dagster.core.ports import Attesting, Published, StagedOutput
+from laminar_dagster.testing.sink_committers import CommittersContract
+from laminar_dagster.testing.sink_places import (
+    OTHER,
+    TABLE,
+    Mode,
+    Row,
+    SinkPlace,
+    insist,
+    staged,
+    staged_bytes,
 )
-from laminar_dagster.core.ids import EpochNumber, FileName, SinkId
-from laminar_dagster.core.manifest import FileEntry, SinkEntry
-from laminar_dagster.core.ports import Sink, StagedOutput
-from laminar_dagster.testing.crash import Crash
+from laminar_dagster.testing.sink_telling import TellingContract
 
-Row = tuple[int, str]
-Mode = Literal["append", "upsert"]
-Files = tuple[bytes, ...]
-
-TABLE: Final = SinkId("table")
-OTHER: Final = SinkId("other")
+__all__ = ["Mode", "Row", "SinkContract", "SinkPlace"]
 
 
-class SinkPlace(Protocol):
-    """Where a test's sinks write: a database, a folder. Empty at first; pickles."""
-
-    def open(self, sink_id: SinkId, mode: Mode) -> Sink:
-        """A new instance that shares nothing with others but the place.
-
-        Its rows have the columns ``key`` (a 64-bit integer) and ``value`` (text); ``key`` is the
-        key of mode upsert. It should not wait for a lock for more than a few seconds.
-        """
-        ...
-
-    def read(self, sink_id: SinkId) -> list[Row]:
-        """All rows of a sink at one moment, in any order, as an independent client sees them.
-
-        Empty while there is no table.
-        """
-        ...
-
-    def encode(self, rows: Sequence[Row], weights: Sequence[int] | None) -> bytes:
-        """A staged file; with weights, it has a column ``_weight``."""
-        ...
-
-
-class SinkContract:
-    """What every sink has to do.
-
-    Attributes:
-        racers: How many committers race for one epoch.
-        kills: How many committers are killed, each at a random moment.
-        rows: How many rows an epoch of those has.
-    """
-
-    racers: ClassVar[int] = 6
-    kills: ClassVar[int] = 30
-    rows: ClassVar[int] = 3000
+class SinkContract(CommittersContract, TellingContract):
+    """What every sink has to do; see ``CommittersContract`` for how much of it."""
 
     @pytest.fixture
     def place(self) -> SinkPlace:
@@ -129,6 +83,18 @@ class SinkContract:
             sink.commit(EpochNumber(epoch), staged(place, [(epoch, "")]))
         assert sorted(place.read(TABLE)) == [(1, ""), (2, "")]
         assert place.open(TABLE, "append").ledger() == 2
+
+    def test_the_ledger_tells_what_was_put_out(self, place: SinkPlace) -> None:
+        """By it, an epoch of the same number is told from the one that is there."""
+        sink = place.open(TABLE, "append")
+        assert isinstance(sink, Attesting)
+        assert sink.published() is None
+        for epoch, rows in ((1, [(1, "a")]), (2, [(2, "b")]), (3, [])):
+            output = staged(place, rows)
+            sink.commit(EpochNumber(epoch), output)
+            again = place.open(TABLE, "append")
+            assert isinstance(again, Attesting)
+            assert again.published() == Published(EpochNumber(epoch), output.entry.output_sha256)
 
     @pytest.mark.parametrize("wrong", [1, 2, 3, 4, 7, 8, 1000])
     def test_another_epoch_than_the_next_is_refused(self, place: SinkPlace, wrong: int) -> None:
@@ -186,7 +152,7 @@ class SinkContract:
         def go_on(sink_id: SinkId, first: int) -> None:
             for epoch in range(first, first + 5):
                 output = staged(place, [(epoch, "more")], sink=sink_id, joined_at=first - 1)
-                _insist(lambda: place.open(sink_id, "append"), EpochNumber(epoch), output)
+                insist(lambda: place.open(sink_id, "append"), EpochNumber(epoch), output)
 
         with ThreadPoolExecutor(2) as pool:
             for each in (pool.submit(go_on, TABLE, 2), pool.submit(go_on, OTHER, 10)):
@@ -290,292 +256,8 @@ class SinkContract:
             "fewer rows": (whole, 3),
             "more rows": (whole, 1),
         }[kind]
-        output = _staged_bytes((place.encode([(9, "z")], None), data), (1, rows))
+        output = staged_bytes((place.encode([(9, "z")], None), data), (1, rows))
         with pytest.raises(LaminarError):
             sink.commit(EpochNumber(2), output)
         assert sink.ledger() == 1
         assert place.read(TABLE) == [(1, "a")]
-
-    # --- several committers -----------------------------------------------------------------------
-
-    @pytest.mark.parametrize("mode", ["append", "upsert"])
-    def test_of_racing_committers_one_publishes(self, place: SinkPlace, mode: Mode) -> None:
-        """From the first epoch on, when there is no table yet."""
-        expected: list[Row] = []
-        for epoch in range(1, 6):
-            rows = [(epoch * 1000 + number, "x") for number in range(50)]
-            output = staged(place, rows[:25], rows[25:])
-            start = threading.Barrier(self.racers)
-
-            def race(
-                epoch: int = epoch, output: StagedOutput = output, start: threading.Barrier = start
-            ) -> bool:
-                sink = place.open(TABLE, mode)
-                start.wait()
-                try:
-                    sink.commit(EpochNumber(epoch), output)
-                except (RetryError, UnknownOutcome):
-                    return False
-                return True
-
-            with ThreadPoolExecutor(self.racers) as pool:
-                results = [
-                    each.result() for each in [pool.submit(race) for _ in range(self.racers)]
-                ]
-            expected += rows
-            assert any(results)
-            assert place.open(TABLE, mode).ledger() == epoch
-            assert sorted(place.read(TABLE)) == expected
-
-    @pytest.mark.parametrize("mode", ["append", "upsert"])
-    def test_a_committer_that_was_paused_changes_nothing(
-        self, place: SinkPlace, mode: Mode
-    ) -> None:
-        """It read the ledger, slept, and wakes when others have gone on."""
-        place.open(TABLE, mode).commit(EpochNumber(1), staged(place, [(1, "a")]))
-        asleep, wake = threading.Event(), threading.Event()
-        output = staged(place, [(2, "b")], [(3, "c")])
-
-        def read(file: FileEntry) -> bytes:
-            if file == output.entry.files[1]:
-                asleep.set()
-                assert wake.wait(60)
-            return output.read(file)
-
-        def sleepy() -> None:
-            with suppress(LedgerMismatch, RetryError, UnknownOutcome):
-                place.open(TABLE, mode).commit(EpochNumber(2), StagedOutput(output.entry, read))
-
-        with ThreadPoolExecutor(1) as pool:
-            sleeper = pool.submit(sleepy)
-            assert asleep.wait(60)
-            # A sink that holds a lock may let nobody else in meanwhile; then it is the others
-            # that have to come again.
-            with suppress(RetryError):
-                sink = place.open(TABLE, mode)
-                sink.commit(EpochNumber(2), output)
-                sink.commit(EpochNumber(3), staged(place, [(3, "later"), (4, "d")]))
-            wake.set()
-            sleeper.result()
-        sink = place.open(TABLE, mode)
-        if sink.ledger() != 3:
-            sink.commit(EpochNumber(2), output)
-        sink.commit(EpochNumber(3), staged(place, [(3, "later"), (4, "d")]))
-        kept = [(3, "c")] if mode == "append" else []
-        assert sorted(place.read(TABLE)) == [(1, "a"), (2, "b"), *kept, (3, "later"), (4, "d")]
-
-    # --- crashes ----------------------------------------------------------------------------------
-
-    @pytest.mark.parametrize("seed", range(4))
-    def test_a_random_history(self, place: SinkPlace, seed: int) -> None:
-        """Commits, repeats, crashes, damaged files and wrong epochs, against a plain model."""
-        dice = random.Random(seed)
-        mode: Mode = "append" if seed % 2 else "upsert"
-        model: list[Row] = []
-        ledger = 0
-        for turn in range(40):
-            rows = [(dice.randrange(20), f"{turn}-{each}") for each in range(dice.randrange(6))]
-            cut = dice.randrange(len(rows) + 1)
-            output = staged(place, rows[:cut], rows[cut:])
-            sink = place.open(TABLE, mode)
-            match dice.choice(["commit", "commit", "repeat", "crash", "wrong"]):
-                case "commit":
-                    sink.commit(EpochNumber(ledger + 1), output)
-                    ledger += 1
-                    if mode == "append":
-                        model += rows
-                    else:
-                        model = [*{**dict(model), **dict(rows)}.items()]
-                case "repeat" if ledger:
-                    sink.commit(EpochNumber(ledger), output)
-                case "crash":
-                    doomed = StagedOutput(output.entry, _crash_at(output, dice.randrange(2)))
-                    with pytest.raises(Crash):
-                        sink.commit(EpochNumber(ledger + 1), doomed)
-                case "wrong":
-                    with pytest.raises(LedgerMismatch):
-                        sink.commit(EpochNumber(ledger + 2 + dice.randrange(3)), output)
-            assert (place.open(TABLE, mode).ledger() or 0) == ledger
-            assert sorted(place.read(TABLE)) == sorted(model)
-        assert ledger > 5
-
-    def test_a_committer_killed_between_two_files_has_published_nothing(
-        self, place: SinkPlace
-    ) -> None:
-        """On the first epoch and on a later one, and the next committer is not kept out."""
-        for epoch in (1, 2):
-            child = _Child(place, _die_between_files, epoch)
-            child.process.join(60)
-            assert child.process.exitcode == -signal.SIGKILL
-            sink = place.open(TABLE, "append")
-            assert sink.ledger() == (epoch - 1 or None)
-            assert len(place.read(TABLE)) == 2 * (epoch - 1)
-            sink.commit(EpochNumber(epoch), staged(place, [(epoch, "a")], [(epoch, "b")]))
-            assert sink.ledger() == epoch
-
-    @pytest.mark.parametrize("mode", ["append", "upsert"])
-    def test_a_killed_committer_leaves_whole_epochs(self, place: SinkPlace, mode: Mode) -> None:
-        """SIGKILL at random moments: each epoch is there once, or not yet."""
-        dice = random.Random(7)
-        # How long a commit takes decides when to kill; it only steers, nothing depends on it.
-        begun = time.perf_counter()
-        place.open(TABLE, mode).commit(EpochNumber(1), _epoch_output(place, 1, self.rows))
-        span = time.perf_counter() - begun
-        ledger = 1
-        for _ in range(self.kills):
-            child = _Child(place, _commit_for_ever, mode, ledger + 1, self.rows)
-            child.wait_until_ready()
-            time.sleep(dice.uniform(0, 3 * span))
-            assert child.process.is_alive(), "the committer died by itself"
-            child.kill()
-            found = place.open(TABLE, mode).ledger()
-            assert found is not None
-            assert found >= ledger
-            ledger = found
-            assert _epochs_of(place.read(TABLE), self.rows) == [*range(1, ledger + 1)]
-        place.open(TABLE, mode).commit(
-            EpochNumber(ledger + 1), _epoch_output(place, ledger + 1, self.rows)
-        )
-        assert _epochs_of(place.read(TABLE), self.rows) == [*range(1, ledger + 2)]
-
-    @pytest.mark.parametrize("mode", ["append", "upsert"])
-    def test_a_reader_never_sees_part_of_an_epoch(self, place: SinkPlace, mode: Mode) -> None:
-        """Another process commits; whatever is read meanwhile is a row of whole epochs."""
-        child = _Child(place, _commit_for_ever, mode, 1, self.rows)
-        try:
-            child.wait_until_ready()
-            seen: list[int] = []
-            deadline = time.monotonic() + 120
-            while len({*seen}) < 5 and time.monotonic() < deadline:
-                epochs = _epochs_of(place.read(TABLE), self.rows)
-                assert epochs == [*range(1, len(epochs) + 1)]
-                assert not seen or len(epochs) >= seen[-1]
-                seen.append(len(epochs))
-            assert child.process.is_alive(), "the committer died by itself"
-        finally:
-            child.kill()
-        assert len({*seen}) >= 5
-
-
-# --- staged output --------------------------------------------------------------------------------
-
-
-def staged(
-    place: SinkPlace,
-    *files: Sequence[Row],
-    sink: SinkId = TABLE,
-    joined_at: int = 1,
-    weights: Sequence[Sequence[int]] | None = None,
-) -> StagedOutput:
-    """What a sink is to commit: one file for each sequence of rows."""
-    each_weights: Sequence[Sequence[int] | None] = weights or [None] * len(files)
-    data = tuple(place.encode(rows, each) for rows, each in zip(files, each_weights, strict=True))
-    return _staged_bytes(data, [len(rows) for rows in files], sink, joined_at)
-
-
-def _staged_bytes(
-    files: Files, rows: Sequence[int], sink: SinkId = TABLE, joined_at: int = 1
-) -> StagedOutput:
-    entries = tuple(
-        FileEntry(
-            path=layout.staged_path(sink, FileName(f"part-{number:05d}")),
-            size_bytes=len(data),
-            sha256=hashlib.sha256(data).hexdigest(),
-            rows=count,
-        )
-        for number, (data, count) in enumerate(zip(files, rows, strict=True))
-    )
-    contents = {entry.path: data for entry, data in zip(entries, files, strict=True)}
-    digest = hashlib.sha256(b"".join(files)).hexdigest()
-    entry = SinkEntry(
-        sink_id=sink, joined_at=EpochNumber(joined_at), files=entries, output_sha256=digest
-    )
-    return StagedOutput(entry, lambda file: contents[file.path])
-
-
-def _crash_at(output: StagedOutput, place: int) -> Callable[[FileEntry], bytes]:
-    def read(file: FileEntry) -> bytes:
-        if file == output.entry.files[place]:
-            raise Crash
-        return output.read(file)
-
-    return read
-
-
-def _epoch_output(place: SinkPlace, epoch: int, rows: int) -> StagedOutput:
-    """An epoch whose rows tell which epoch they belong to, in two files."""
-    made = [(epoch * 1_000_000 + number, str(epoch)) for number in range(rows)]
-    return staged(place, made[: rows // 2], made[rows // 2 :])
-
-
-def _epochs_of(found: Sequence[Row], rows: int) -> list[int]:
-    """The epochs that are there; each must be whole, and once."""
-    by_epoch: dict[int, list[int]] = {}
-    for key, value in found:
-        by_epoch.setdefault(int(value), []).append(key)
-    for epoch, keys in by_epoch.items():
-        assert sorted(keys) == [epoch * 1_000_000 + number for number in range(rows)]
-    return sorted(by_epoch)
-
-
-def _insist(open_sink: Callable[[], Sink], epoch: EpochNumber, output: StagedOutput) -> None:
-    """Commit as the runtime does: again after what may be tried again."""
-    for _ in range(50):
-        try:
-            open_sink().commit(epoch, output)
-        except (RetryError, UnknownOutcome):
-            continue
-        return
-    raise AssertionError("fifty tries were not enough")
-
-
-# --- committers that are killed -------------------------------------------------------------------
-
-
-class _Child:
-    """A process of its own, forked from a server that has imported the sink but never used it."""
-
-    def __init__(self, place: SinkPlace, run: Callable[..., None], *arguments: object) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([type(place).__module__])
-        self._ready, writer = context.Pipe(duplex=False)
-        self.process: BaseProcess = context.Process(
-            target=run, args=(place, writer, *arguments), daemon=True
-        )
-        self.process.start()
-        writer.close()
-
-    def wait_until_ready(self) -> None:
-        """Until it is about to commit."""
-        assert self._ready.poll(60), "the committer did not start"
-        self._ready.recv()
-
-    def kill(self) -> None:
-        """End it at once, wherever it is."""
-        self.process.kill()
-        self.process.join(60)
-        self._ready.close()
-        assert self.process.exitcode == -signal.SIGKILL
-
-
-def _commit_for_ever(
-    place: SinkPlace, ready: Connection, mode: Mode, epoch: int, rows: int
-) -> None:
-    sink = place.open(TABLE, mode)
-    output = _epoch_output(place, epoch, rows)
-    ready.send("ready")
-    while True:
-        sink.commit(EpochNumber(epoch), output)
-        epoch += 1
-        output = _epoch_output(place, epoch, rows)
-
-
-def _die_between_files(place: SinkPlace, _ready: Connection, epoch: int) -> None:
-    output = staged(place, [(epoch, "a")], [(epoch, "b")])
-
-    def read(file: FileEntry) -> bytes:
-        if file == output.entry.files[1]:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return output.read(file)
-
-    place.open(TABLE, "append").commit(EpochNumber(epoch), StagedOutput(output.entry, read))

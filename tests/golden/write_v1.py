@@ -11,10 +11,14 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from msgspec import structs
+
 from laminar_dagster.core import layout
+from laminar_dagster.core.branch import BranchRecord, BranchSink, BranchWindow
 from laminar_dagster.core.definition import OperatorDefinition, PipelineDefinition
-from laminar_dagster.core.document import Document, encode
+from laminar_dagster.core.document import Document, checksum, encode
 from laminar_dagster.core.ids import (
+    BranchName,
     CheckpointId,
     EpochNumber,
     FileName,
@@ -54,6 +58,7 @@ from laminar_dagster.core.offsets import (
 )
 from laminar_dagster.core.plan import EpochPlan, ParentCheckpoint, SinkPlan, SourcePlan
 from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
+from laminar_dagster.core.upkeep import Rescale
 
 FIRST = CheckpointId("018bcfe5-6be8-7001-8002-000000000001")
 SECOND = CheckpointId("018bcfe5-6fd0-7003-8004-000000000002")
@@ -296,14 +301,72 @@ def definition() -> PipelineDefinition:
     )
 
 
+def rescale_plan() -> EpochPlan:
+    """Of an epoch of upkeep."""
+    read = plan()
+    return EpochPlan(
+        version=1,
+        plan_id=PLAN_ID,
+        pipeline=read.pipeline,
+        epoch=read.epoch,
+        clock=read.clock,
+        fingerprint=read.fingerprint,
+        parent=read.parent,
+        sources=(
+            SourcePlan(
+                source_id=KAFKA,
+                identity=next(each.identity for each in read.sources if each.source_id == KAFKA),
+                ranges=tuple(SourceRange(start=each, end=each) for each in POSITIONS[KAFKA]),
+            ),
+        ),
+        sinks=read.sinks,
+        upkeep=Rescale(buckets_before=8, buckets_after=12),
+    )
+
+
+def branch() -> BranchRecord:
+    """A branch from the second epoch, with a sink of either mode."""
+    return BranchRecord(
+        version=1,
+        name=BranchName("fix-1"),
+        pipeline=PipelineName("clickstream"),
+        from_epoch=EpochNumber(2),
+        start=LatestPointer.to(small_manifest()).as_parent(),
+        fingerprint="9f86d081884c7d65",
+        created_at=STARTED,
+        sinks=(
+            BranchSink(sink_id=SinkId("lake"), view=OperatorId("clicks"), mode="append"),
+            BranchSink(
+                sink_id=SinkId("warehouse"),
+                view=OperatorId("clicks_per_minute"),
+                mode="upsert",
+                key=("page", "minute"),
+                window=BranchWindow(
+                    operator_id=OperatorId("clicks_per_minute"),
+                    column="minute",
+                    size_micros=60_000_000,
+                ),
+            ),
+        ),
+    )
+
+
+def prepared_with_plan() -> Prepared:
+    """As the record is written since it holds the plan, too."""
+    carried_out = structs.replace(small_manifest(), plan_checksum=checksum(plan()))
+    return Prepared.of(carried_out, plan())
+
+
 def documents() -> dict[str, Document]:
     """Every golden file, by name."""
     return {
         "manifest_small.json": small_manifest(),
         "manifest_large.json": large_manifest(),
         "plan.json": plan(),
+        "plan_rescale.json": rescale_plan(),
         "definition.json": definition(),
         "prepared.json": Prepared.of(small_manifest()),
+        "prepared_with_plan.json": prepared_with_plan(),
         "latest": LatestPointer.to(small_manifest()),
         "source.offsets": SourceOffsets(
             version=1,
@@ -312,6 +375,7 @@ def documents() -> dict[str, Document]:
             checkpoint_id=SECOND,
             positions=tuple(each for positions in POSITIONS.values() for each in positions),
         ),
+        "branch.json": branch(),
         "attempt.json": AttemptRecord(
             version=1, epoch=EpochNumber(2), checkpoint_id=SECOND, started_at=STARTED
         ),

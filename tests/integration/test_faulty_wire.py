@@ -202,3 +202,59 @@ def test_closing_twice_is_harmless_and_frees_the_port() -> None:
     wire.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((wire.host, wire.port), timeout=5)
+
+
+def test_a_held_request_arrives_when_it_is_released(
+    server: Recorder, wire: FaultyWire, client: http.client.HTTPConnection
+) -> None:
+    held = wire.hold_next_request(lambda request: b"/first" in request)
+    client.request("GET", "/first")
+    held.wait()
+    other = http.client.HTTPConnection(wire.host, wire.port, timeout=10)
+    other.request("GET", "/second")
+    assert other.getresponse().read() == b"done"
+    other.close()
+    assert server.seen == ["/second"]
+    held.release()
+    assert client.getresponse().read() == b"done"
+    assert server.seen == ["/second", "/first"]
+
+
+def test_a_held_request_arrives_after_its_sender_is_gone(
+    server: Recorder, wire: FaultyWire, client: http.client.HTTPConnection
+) -> None:
+    held = wire.hold_next_request()
+    client.request("GET", "/")
+    held.wait()
+    client.close()
+    assert server.seen == []
+    held.release()
+    deadline = time.monotonic() + 10
+    while not server.seen:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_held_reply_is_that_of_a_request_that_was_served(
+    server: Recorder, wire: FaultyWire, client: http.client.HTTPConnection
+) -> None:
+    held = wire.hold_next_reply()
+    client.request("GET", "/")
+    held.wait()
+    assert server.seen == ["/"]
+    wire.restore()
+    assert client.getresponse().read() == b"done"
+
+
+def test_a_service_that_has_moved_is_found(
+    wire: FaultyWire, client: http.client.HTTPConnection
+) -> None:
+    with Recorder() as moved:
+        thread = threading.Thread(target=moved.serve_forever, args=(0.01,))
+        thread.start()
+        wire.forward_to("127.0.0.1", moved.server_port)
+        client.request("GET", "/")
+        assert client.getresponse().read() == b"done"
+        assert moved.seen == ["/"]
+        moved.shutdown()
+        thread.join()

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import closing
@@ -17,11 +14,10 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from infra import postgres, service
-from infra.errors import ServiceFailed, ServiceUnavailable
+from infra import service
+from infra.errors import ServiceFailed
 from infra.ports import free_port, is_listening
 from infra.postgres import Postgres, PostgresEndpoint
-from infra.process import ProcessId
 
 pytestmark = pytest.mark.service("postgres")
 
@@ -113,31 +109,3 @@ def test_a_failed_start_shows_the_log(tmp_path: Path) -> None:
     with Postgres({"shared_buffers": "much"}) as server:
         with pytest.raises(ServiceFailed, match='invalid value for parameter "shared_buffers"'):
             server.start(tmp_path)
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel's help is needed")
-def test_it_dies_with_a_killed_parent(tmp_path: Path) -> None:
-    script = (
-        "import pathlib, sys, time; from infra.postgres import Postgres; server = Postgres();"
-        "server.start(pathlib.Path(sys.argv[1])); print(server.identity.pid, flush=True);"
-        "time.sleep(60)"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    with parent, parent.stdout:
-        server = ProcessId.of(int(parent.stdout.readline()))
-        assert server is not None
-        os.kill(parent.pid, signal.SIGKILL)
-        parent.wait()
-    deadline = time.monotonic() + 10
-    while server.is_running() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not server.is_running()
-
-
-def test_root_without_another_account_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr(postgres, "_ACCOUNTS", ("nobody-of-this-name",))
-    with pytest.raises(ServiceUnavailable, match="no account nobody-of-this-name"):
-        postgres._as_account(Path("/tmp"))

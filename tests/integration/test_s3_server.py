@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +15,6 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 from infra import service
 from infra.errors import ServiceFailed
 from infra.ports import free_port, is_listening
-from infra.process import ProcessId
 from infra.s3 import S3, S3Endpoint
 from tests.services.faulty_wire import WireFactory
 from tests.services.s3 import connect
@@ -155,26 +149,3 @@ def test_a_failed_start_shows_the_log(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("VGW_CERT", str(tmp_path / "no-such-certificate"))
     with S3() as server, pytest.raises(ServiceFailed, match="TLS"):
         server.start(tmp_path)
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel's help is needed")
-def test_it_dies_with_a_killed_parent(tmp_path: Path) -> None:
-    S3().install()
-    script = (
-        "import pathlib, sys, time; from infra.s3 import S3; server = S3();"
-        "server.start(pathlib.Path(sys.argv[1])); print(server.identity.pid, flush=True);"
-        "time.sleep(60)"
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
-    assert parent.stdout is not None
-    with parent, parent.stdout:
-        server = ProcessId.of(int(parent.stdout.readline()))
-        assert server is not None
-        os.kill(parent.pid, signal.SIGKILL)
-        parent.wait()
-    deadline = time.monotonic() + 10
-    while server.is_running() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not server.is_running()

@@ -12,13 +12,13 @@ from psycopg import sql
 from infra.postgres import Postgres, PostgresEndpoint
 
 # A server that is killed loses nothing by it; only a power cut would show the difference.
-_WITHOUT_SYNC = {"fsync": "off", "full_page_writes": "off"}
+WITHOUT_SYNC = {"fsync": "off", "full_page_writes": "off"}
 
 
 @pytest.fixture(scope="session")
 def postgres_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresEndpoint]:
     """One server per test process."""
-    with Postgres(_WITHOUT_SYNC) as server:
+    with Postgres(WITHOUT_SYNC) as server:
         yield server.start(tmp_path_factory.mktemp("postgres"))
 
 

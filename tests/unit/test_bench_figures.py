@@ -32,13 +32,17 @@ def test_the_table_shows_targets_and_rates(capsys: pytest.CaptureFixture[str]) -
             Figure("fast", "w", Sample((1_234_567.0,)), unit="records/s", limit=1_000_000.0),
             Figure("disk", "w", Sample((80.0,)), unit="MB/s", limit=100.0),
             Figure("ratio", "w", Sample((1.25,)), unit="times", limit=1.3),
+            Figure("less", "w", Sample((-0.0025,)), limit=0.2),
+            Figure("memory", "w", Sample((300.0,)), unit="bytes"),
         ]
     )
-    lines = {line.split("|")[1].strip(): line for line in capsys.readouterr().out.splitlines()[3:6]}
+    lines = {line.split("|")[1].strip(): line for line in capsys.readouterr().out.splitlines()[3:8]}
     assert "1,234,567/s" in lines["fast"]
     assert "> 1,000,000/s | yes" in lines["fast"]
     assert "> 100 MB/s | no" in lines["disk"]
     assert "< 1.30x | yes" in lines["ratio"]
+    assert "-2.5 ms" in lines["less"]
+    assert "300 B" in lines["memory"]
 
 
 def test_a_round_that_warms_up_does_not_count() -> None:

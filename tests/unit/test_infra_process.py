@@ -82,6 +82,45 @@ def test_output_goes_to_the_log(tmp_path: Path) -> None:
     assert tail(tmp_path / "none") == "(the log is empty)"
 
 
+_STARTS_IN_A_THREAD = """
+import os, sys, threading
+from pathlib import Path
+from infra.process import spawn
+
+def start() -> None:
+    here = Path(sys.argv[1])
+    started = spawn(["sleep", "60"], log=here / "log", cwd=here, environment=os.environ)
+    print(started.pid, flush=True)
+
+thread = threading.Thread(target=start)
+thread.start()
+thread.join()
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel of Linux does it")
+def test_it_outlives_the_thread_that_started_it_and_not_the_process(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", _STARTS_IN_A_THREAD, str(tmp_path)]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
+        assert starter.stdout
+        pid = int(starter.stdout.readline())
+        found = ProcessId.of(pid)
+        assert found
+        time.sleep(0.5)
+        assert found.is_running()
+        starter.kill()
+    deadline = time.monotonic() + 10
+    while found.is_running() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not found.is_running()
+
+
+def test_a_program_that_is_not_there_is_an_error_of_its_starter(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        spawn(["sleep", "1"], log=tmp_path / "log", cwd=tmp_path / "none", environment=os.environ)
+
+
 def test_state_is_private_and_survives(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     file = tmp_path / "state" / "services.json"
     recorded = {"s3": Running(identity(sleeper), "/data", {"AWS_SECRET_ACCESS_KEY": "x"})}

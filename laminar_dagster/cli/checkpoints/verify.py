@@ -100,3 +100,4 @@ def _blocks(found: Inspection, url: str) -> Iterator[Block]:
     damaged = len({each.checkpoint_id for each in found.problems if each.checkpoint_id})
     problems = wording.count(len(rows), "problem")
     yield Line(f"{problems}: {damaged} of {total} damaged. {read}.")
+    yield Line("`laminar recover` mends what a pipeline needs to go on.")

@@ -22,14 +22,16 @@ from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import find_config, find_model, pipeline_argument, project_of
 from laminar_dagster.cli.plain_documents import plain_document
-from laminar_dagster.cli.standing import Ledgers, Look, describe_step
+from laminar_dagster.cli.standing import Look, describe_step
 from laminar_dagster.cli.tables import Block, Fields, Line
 from laminar_dagster.core.ids import MAX_EPOCH, EpochNumber
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.protocol import Step
+from laminar_dagster.core.upkeep import describe_upkeep
 from laminar_dagster.runtime.adapters import build_adapters
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock
+from laminar_dagster.runtime.ledgers import Ledgers
 from laminar_dagster.runtime.survey import newest_manifest, survey
 
 _STATES: Final = {
@@ -102,6 +104,8 @@ def _blocks(
         rows.append(("next step", describe_step(step)))
     if plan:
         rows.append(("planned", f"{wording.timestamp(plan.clock)} UTC, its only clock"))
+        if plan.upkeep:
+            rows.append(("upkeep", f"{describe_upkeep(plan.upkeep)}; it read no record"))
     if manifest:
         rows.append(("checkpoint", manifest.checkpoint_id))
         rows += manifest_dossier.head_fields(manifest, now)

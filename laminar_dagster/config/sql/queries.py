@@ -21,6 +21,7 @@ from laminar_dagster.config.model import (
     UnionAll,
     WindowAggregate,
 )
+from laminar_dagster.config.sql import changelog
 from laminar_dagster.config.sql.dialect import TVF_NAMES, Span, call_of, span_of, window_of
 from laminar_dagster.config.sql.expressions import Clause, Expressions
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
@@ -100,7 +101,13 @@ class QueryReader:
                 self.report.add(place, problem, "each has the same columns in the same order")
         if any(each.unknown for each in outputs):
             return UnionAll(tuple(parts)), BROKEN
-        return UnionAll(tuple(parts)), Output(first.columns, _common_times(outputs))
+        odd = changelog.misplaced(outputs)
+        if odd is not None:
+            problem = f"this query of a UNION ALL has `{changelog.WEIGHT}` in another place"
+            self.report.add(places[odd], problem, "it stands at the same place in each")
+        lacking = next((each.lacks_retractions for each in outputs if each.lacks_retractions), "")
+        times = _common_times(outputs)
+        return UnionAll(tuple(parts)), Output(first.columns, times, lacks_retractions=lacking)
 
     def _branches(self, node: exp.Expr) -> Iterator[exp.Expr]:
         """The queries of a chain of set operations, first to last."""
@@ -169,8 +176,11 @@ class QueryReader:
                 times[columns[-1].name.lower()] = time
         self.check_duplicates([each.name for each in columns], node)
         names = tuple(each.name for each in columns)
+        changelog.check_projection(node, scope, names, self.expressions)
+        lacking = scope.output.lacks_retractions
         # Of a broken input it is not known which columns are event time.
-        output = BROKEN if scope.output.unknown else Output(names, times)
+        output = Output(names, times, lacks_retractions=lacking)
+        output = BROKEN if scope.output.unknown else output
         return Select(relation, tuple(columns), condition), output
 
     def where_clause(self, node: exp.Select, scope: Scope) -> str | None:
@@ -182,7 +192,7 @@ class QueryReader:
         span = self.expressions.span(clause.this)
         return self.expressions.text(span) if span else None
 
-    def item(self, node: exp.Expr) -> Item | None:
+    def item(self, node: exp.Expr, scope: Scope) -> Item | None:
         """An item of a SELECT list that is no ``*``."""
         expression = node.this if isinstance(node, exp.Alias) else node
         span, where = self.expressions.span(expression), self.expressions.where(node)
@@ -206,7 +216,7 @@ class QueryReader:
             shown = shown if len(shown) <= 40 else shown[:39] + "…"
             self.report.add(where, f"`{shown}` needs a name", "add AS and a name")
             return Item(expression, span, name, where)
-        self._check_name(name, where)
+        name = self._checked_name(name, self._plain_column(expression, scope), where)
         return Item(expression, span, name, where)
 
     def check_duplicates(self, names: list[str], node: exp.Expr) -> None:
@@ -224,7 +234,7 @@ class QueryReader:
             if isinstance(star, exp.Star):
                 yield from self._star(each, star, scope)
             else:
-                item = self.item(each)
+                item = self.item(each, scope)
                 if item is not None:
                     yield item
 
@@ -239,11 +249,15 @@ class QueryReader:
         for each in scope.columns:
             yield Projection(each, quoted(each))
 
-    def _check_name(self, name: str, where: str) -> None:
+    def _checked_name(self, name: str, origin: str, where: str) -> str:
+        """The name of a column; one that begins with an underscore is a connector's."""
+        if name.startswith("_") and name.lower() == origin.lower():
+            return origin
         if name.startswith("_"):
             self.report.add(where, f"the name `{name[:80]}` is reserved", "begin it with a letter")
         elif not name or len(name) > 200 or not name.isprintable():
             self.report.add(where, "this is not the name of a column")
+        return name
 
     def _check_alias(self, item: Item, origin: str) -> None:
         name = item.name.lower()

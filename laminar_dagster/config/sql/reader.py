@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import TokenType, exp
 
 from laminar_dagster.config.mistakes import Report, nearest
-from laminar_dagster.config.model import Column, WatermarkSpec
+from laminar_dagster.config.model import Column
 from laminar_dagster.config.sql import intervals
 from laminar_dagster.config.sql.cursor import Cursor, WrongSyntax
 from laminar_dagster.config.sql.dialect import SqlSyntaxError, TooIntricate, parse_expression
@@ -24,9 +24,10 @@ from laminar_dagster.config.sql.syntax import (
     Options,
     Question,
     Show,
+    WatermarkFor,
 )
 from laminar_dagster.config.sql.text import SqlText, Statement
-from laminar_dagster.config.sql.types import TIMESTAMPS, read_type
+from laminar_dagster.config.sql.types import read_type
 from laminar_dagster.config.variables import fill
 
 _KINDS: Mapping[str, ObjectKind] = {
@@ -118,7 +119,7 @@ class Reader:
         if not cursor.accept("("):
             cursor.fail(f"the columns of `{name.text}` are expected here", "in parentheses")
         columns: list[Column] = []
-        watermark: WatermarkSpec | None = None
+        watermark: WatermarkFor | None = None
         while True:
             start = cursor.token
             try:
@@ -141,8 +142,6 @@ class Reader:
             if not cursor.accept(","):
                 cursor.fail(f"a comma or ) is expected here, not {cursor.shown()}")
         self._check_columns(name, columns, cursor)
-        if watermark is not None:
-            watermark = self._checked_watermark(name, watermark, columns)
         options = self._options(cursor, f"source `{name.text}`")
         return CreateSource(name, tuple(columns), watermark, options)
 
@@ -156,9 +155,11 @@ class Reader:
                 self.report.add(name.where, problem, "upper and lower case are the same to Spark")
             seen.add(each.name.lower())
 
-    def _watermark(self, cursor: Cursor) -> WatermarkSpec:
+    def _watermark(self, cursor: Cursor) -> WatermarkFor:
         cursor.expect("WATERMARK", "FOR")
         name = cursor.name("the column of event time")
+        if cursor.word() in (",", ")"):
+            return WatermarkFor(name, None)
         cursor.expect("AS")
         start = cursor.index
         cursor.skip_to(TokenType.COMMA)
@@ -172,24 +173,7 @@ class Reader:
             micros = intervals.micros(delay) if delay is not None else 0
         except intervals.NoInterval as error:
             raise WrongSyntax(where, str(error), form) from None
-        return WatermarkSpec(name.text, micros)
-
-    def _checked_watermark(
-        self, source: Name, watermark: WatermarkSpec, columns: list[Column]
-    ) -> WatermarkSpec | None:
-        known = {each.name.lower(): each for each in columns}
-        found = known.get(watermark.column.lower())
-        if found is None:
-            problem = (
-                f"the watermark of `{source.text}` is for `{watermark.column}`, no column of it"
-            )
-            names = [each.name for each in columns]
-            self.report.add(source.where, problem, nearest(watermark.column, names))
-            return None
-        if found.type not in TIMESTAMPS:
-            problem = f"event time `{found.name}` of `{source.text}` is of type {found.type}"
-            self.report.add(source.where, problem, "it has to be TIMESTAMP")
-        return WatermarkSpec(found.name, watermark.delay_micros)
+        return WatermarkFor(name, micros)
 
     def _sink(self, cursor: Cursor) -> CreateSink:
         name = cursor.name("the sink")

@@ -29,11 +29,14 @@ class Output:
     Attributes:
         times: Its columns of event time, by name in lower case.
         unknown: It is broken, and told so elsewhere: any column may be asked of it.
+        lacks_retractions: What to set so that its ``_weight`` takes back every row that changes;
+            empty if it does.
     """
 
     columns: tuple[str, ...] = ()
     times: Mapping[str, EventTime] = field(default_factory=dict)
     unknown: bool = False
+    lacks_retractions: str = ""
 
 
 BROKEN = Output(unknown=True)

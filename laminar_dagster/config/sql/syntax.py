@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from laminar_dagster.config.model import Column, WatermarkSpec
+from laminar_dagster.config.model import Column
 from laminar_dagster.config.sql.text import Statement
 
 ObjectKind = Literal["source", "view", "sink"]
@@ -38,12 +38,20 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class WatermarkFor:
+    """``WATERMARK FOR column AS column - INTERVAL …``; without ``AS`` no delay is named."""
+
+    column: Name
+    delay_micros: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class CreateSource:
     """``CREATE SOURCE TABLE name (…) WITH (…)``."""
 
     name: Name
     columns: tuple[Column, ...]
-    watermark: WatermarkSpec | None
+    watermark: WatermarkFor | None
     options: Options
 
 

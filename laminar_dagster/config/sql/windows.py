@@ -19,6 +19,7 @@ from laminar_dagster.config.model import (
     Window,
     WindowAggregate,
 )
+from laminar_dagster.config.sql import changelog
 from laminar_dagster.config.sql.dialect import call_of, span_of
 from laminar_dagster.config.sql.expressions import Clause, aggregate_of, argument_span
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS, WINDOW_EDGES, WINDOWS
@@ -82,6 +83,8 @@ class WindowReader:
             self._check_alias(each, text)
         self._reader.check_duplicates([each.name for each in columns], self._node)
         having = self._having(output)
+        names = [each.name for each in columns]
+        changelog.check_aggregation(self._node, self._scope, names, self._expressions)
         result = Output(tuple(each.name for each in columns), self._times(columns, window))
         if window is None:
             return None, result
@@ -100,7 +103,7 @@ class WindowReader:
                 where = self._expressions.where(each)
                 self._report.add(where, "SELECT * cannot stand with GROUP BY", "list the columns")
                 continue
-            item = self._reader.item(each)
+            item = self._reader.item(each, self._scope)
             if item is not None:
                 items.append(item)
         return items

@@ -6,7 +6,9 @@
     ├── RetryError      nothing happened; the same call may succeed later     exit 75
     │   ├── StoreUnavailable   SourceUnavailable   SinkUnavailable   RegistryUnavailable
     │   ├── CheckpointListFailed   ManifestWriteFailed   AcknowledgeFailed
-    │   └── EpochWaits   EpochNotPrepared   TransactionInitFailed   ConnectionLost
+    │   └── EpochWaits   UpkeepWaits   EpochNotPrepared   TransactionInitFailed   ConnectionLost
+    │       PipelineMovesOn
+    │       RecoveryOvertaken
     ├── UnknownOutcome  it may have happened; read the durable fact, then decide  exit 75
     │   ├── WriteOutcomeUnknown    (read the object back)
     │   └── CommitOutcomeUnknown   (read the sink's ledger)
@@ -14,15 +16,18 @@
         ├── UsageError       the caller or the configuration is wrong          exit 2
         │   └── InvalidName   InvalidCheckpointId   InvalidConfig   AuthFailed
         │       UnknownOperator   UnknownSource   EpochNotCommitted   InvalidState
+        │       UnknownBranch
         ├── RefusedError     going on would lose or duplicate data             exit 3
         │   └── RetentionExpired   SlotNotFound   SeekFailed   SourceReplaced   LedgerMismatch
         │       OperatorMismatch   NonDeterministicOperator   ConditionsIgnored   EpochOutOfOrder
         │       StateIncompatible   PipelineChanged   AlreadyReplayed   NotReproduced
+        │       CannotRebuild   StoreSetBack   VersionReplaced   BranchMismatch   CannotFork
+        │       CannotReplay   CannotRetract   OutputMismatch
         ├── IntegrityError   bytes are missing, damaged or not what they say   exit 4
         │   └── MalformedDocument   UnsupportedVersion   InvalidManifest   ChecksumMismatch
         │       ObjectMissing   DeltaWithoutBase   RestoreFailed   AllCheckpointsCorrupt
         ├── FencedError      another writer holds the epoch                    exit 5
-        │   └── ObjectExists   EpochTaken   FencedOut
+        │   └── ObjectExists   EpochTaken   UpkeepFenced   FencedOut
         └── FailedError      anything else that ended the work                 exit 1
             └── GateFailed   DecodeFailed   ComputeFailed   NoCheckpointAvailable
                 RecoveryTimeout   TransactionBeginFailed   TransactionAbortFailed   WriteFailed
@@ -62,11 +67,17 @@ from laminar_dagster.core.errors.failures import (
     TransactionAbortFailed,
     TransactionBeginFailed,
     UnsupportedVersion,
+    UpkeepFenced,
     WriteFailed,
 )
 from laminar_dagster.core.errors.refusals import (
     AlreadyReplayed,
     AuthFailed,
+    BranchMismatch,
+    CannotFork,
+    CannotRebuild,
+    CannotReplay,
+    CannotRetract,
     ConditionsIgnored,
     EpochNotCommitted,
     EpochOutOfOrder,
@@ -78,6 +89,7 @@ from laminar_dagster.core.errors.refusals import (
     NonDeterministicOperator,
     NotReproduced,
     OperatorMismatch,
+    OutputMismatch,
     PipelineChanged,
     RefusedError,
     RetentionExpired,
@@ -85,9 +97,12 @@ from laminar_dagster.core.errors.refusals import (
     SlotNotFound,
     SourceReplaced,
     StateIncompatible,
+    StoreSetBack,
+    UnknownBranch,
     UnknownOperator,
     UnknownSource,
     UsageError,
+    VersionReplaced,
 )
 from laminar_dagster.core.errors.transient import (
     AcknowledgeFailed,
@@ -97,11 +112,14 @@ from laminar_dagster.core.errors.transient import (
     EpochNotPrepared,
     EpochWaits,
     ManifestWriteFailed,
+    PipelineMovesOn,
+    RecoveryOvertaken,
     RegistryUnavailable,
     SinkUnavailable,
     SourceUnavailable,
     StoreUnavailable,
     TransactionInitFailed,
+    UpkeepWaits,
     WriteOutcomeUnknown,
 )
 
@@ -110,7 +128,12 @@ __all__ = [
     "AllCheckpointsCorrupt",
     "AlreadyReplayed",
     "AuthFailed",
+    "BranchMismatch",
     "BufferOverflow",
+    "CannotFork",
+    "CannotRebuild",
+    "CannotReplay",
+    "CannotRetract",
     "CheckpointListFailed",
     "ChecksumMismatch",
     "CommitOutcomeUnknown",
@@ -144,7 +167,10 @@ __all__ = [
     "ObjectExists",
     "ObjectMissing",
     "OperatorMismatch",
+    "OutputMismatch",
     "PipelineChanged",
+    "PipelineMovesOn",
+    "RecoveryOvertaken",
     "RecoveryTimeout",
     "RefusedError",
     "RegistryUnavailable",
@@ -158,15 +184,20 @@ __all__ = [
     "SourceUnavailable",
     "StateIncompatible",
     "StopError",
+    "StoreSetBack",
     "StoreUnavailable",
     "TransactionAbortFailed",
     "TransactionBeginFailed",
     "TransactionInitFailed",
+    "UnknownBranch",
     "UnknownOperator",
     "UnknownOutcome",
     "UnknownSource",
     "UnsupportedVersion",
+    "UpkeepFenced",
+    "UpkeepWaits",
     "UsageError",
+    "VersionReplaced",
     "WriteFailed",
     "WriteOutcomeUnknown",
 ]

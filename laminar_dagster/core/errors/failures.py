@@ -24,7 +24,7 @@ class MalformedDocument(IntegrityError):
 
     kind = "malformed_document"
     text = "{document} cannot be read: {reason}"
-    hint = "the file is damaged or was not written by laminar; recover from an older checkpoint"
+    hint = "the file is damaged or foreign; `laminar recover` mends what can be mended"
 
 
 @dataclass(eq=False)
@@ -49,7 +49,7 @@ class InvalidManifest(IntegrityError):
 
     kind = "invalid_manifest"
     text = "the manifest of checkpoint {checkpoint_id} is not valid: {reason}"
-    hint = "recover from an older checkpoint"
+    hint = "`laminar recover` finds all that is damaged, and mends what can be mended"
 
 
 @dataclass(eq=False)
@@ -62,7 +62,7 @@ class ChecksumMismatch(IntegrityError):
 
     kind = "checksum_mismatch"
     text = "{path} is damaged: its SHA-256 should be {expected} and is {actual}"
-    hint = "recover from an older checkpoint"
+    hint = "`laminar recover` finds all that is damaged, and mends what can be mended"
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ class ObjectMissing(IntegrityError):
 
     kind = "object_missing"
     text = "{key} does not exist"
-    hint = "check the store's URL; if a checkpoint lost a file, recover from an older one"
+    hint = "check the store's URL; what a store has lost, `laminar recover` makes again if it can"
 
 
 @dataclass(eq=False)
@@ -85,7 +85,7 @@ class DeltaWithoutBase(IntegrityError):
 
     kind = "delta_without_base"
     text = "operator {operator_id}, partition {partition_id}: a delta without the snapshot below it"
-    hint = "recover from an older checkpoint"
+    hint = "`laminar recover` finds all that is damaged, and mends what can be mended"
 
 
 @dataclass(eq=False)
@@ -98,7 +98,7 @@ class RestoreFailed(IntegrityError):
 
     kind = "restore_failed"
     text = "cannot restore operator {operator_id}, partition {partition_id}: {reason}"
-    hint = "recover from an older checkpoint"
+    hint = "`laminar recover` finds all that is damaged, and mends what can be mended"
 
 
 @dataclass(eq=False)
@@ -110,7 +110,7 @@ class AllCheckpointsCorrupt(IntegrityError):
 
     kind = "all_checkpoints_corrupt"
     text = "all {attempted} checkpoints that were tried are damaged; the last one: {last_reason}"
-    hint = "raise the number of fallbacks, or restore the store from a backup"
+    hint = "raise the number of fallbacks (--max-fallbacks), or restore the store from a backup"
 
 
 @dataclass(eq=False)
@@ -142,6 +142,18 @@ class EpochTaken(FencedError):
     kind = "epoch_taken"
     text = "epoch {epoch} belongs to attempt {winner}"
     hint = "another process is working on the same epoch; let it finish"
+
+
+@dataclass(eq=False)
+class UpkeepFenced(FencedError):
+    """Another process planned the epoch for something else."""
+
+    epoch: int
+    planned: str
+
+    kind = "upkeep_fenced"
+    text = "another process planned epoch {epoch} first: {planned}"
+    hint = "stop whatever runs epochs of this pipeline, then run the command again"
 
 
 @dataclass(eq=False)
@@ -260,12 +272,16 @@ class BufferOverflow(FailedError):
     """The epoch's output is larger than one transaction of the sink may hold."""
 
     sink_id: str
-    rows: int
+    amount: int
     limit: int
+    unit: str = "rows"
 
     kind = "buffer_overflow"
-    text = "sink {sink_id}: {rows} rows in one epoch, its transaction may hold {limit}"
-    hint = "lower the epoch's `max_records`, or raise the sink's `max_buffer_size`"
+    text = "sink {sink_id}: {amount} {unit} in one epoch, its transaction may hold {limit}"
+    hint = (
+        "nothing was published; lower the epoch's `max_records` or `max_bytes`, or raise what the "
+        "sink's transaction may hold"
+    )
 
 
 @dataclass(eq=False)

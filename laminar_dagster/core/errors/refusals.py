@@ -101,6 +101,23 @@ class EpochNotCommitted(UsageError):
 
 
 @dataclass(eq=False)
+class UnknownBranch(UsageError):
+    """The pipeline has no branch of that name."""
+
+    branch: str
+    known: tuple[str, ...] = ()
+
+    kind = "unknown_branch"
+    text = "there is no branch {branch}"
+
+    def advice(self) -> str:
+        """Name those there are."""
+        if not self.known:
+            return "`laminar fork --from-epoch N --as NAME` makes one"
+        return f"there is: {', '.join(self.known)}"
+
+
+@dataclass(eq=False)
 class InvalidState(UsageError):
     """A call that the object's state does not allow."""
 
@@ -155,7 +172,7 @@ class SeekFailed(RefusedError):
 
     kind = "seek_failed"
     text = "source {source_id} cannot seek to its checkpoint: {reason}"
-    hint = "recover from an older checkpoint, or restore the source"
+    hint = "restore the source; an older checkpoint would need even older records"
 
 
 @dataclass(eq=False)
@@ -181,7 +198,31 @@ class LedgerMismatch(RefusedError):
 
     kind = "ledger_mismatch"
     text = "sink {sink_id} is at epoch {ledger}, but epoch {epoch} is the one to commit"
-    hint = "the sink or the store was restored from a backup, or two pipelines share the sink"
+    hint = (
+        "the sink or the store was restored from a backup, the store has lost what epoch {ledger} "
+        "was, or two pipelines share the sink; nothing tells what the sink has, so bring back the "
+        "store's lost objects, or the sink of the same moment"
+    )
+
+
+@dataclass(eq=False)
+class OutputMismatch(RefusedError):
+    """A sink holds another output of an epoch than the store has."""
+
+    sink_id: str
+    epoch: int
+    expected: str
+    found: str
+
+    kind = "output_mismatch"
+    text = (
+        "sink {sink_id} holds another epoch {epoch} than the store: its output has the SHA-256 "
+        "{found}, and should have {expected}"
+    )
+    hint = (
+        "the store lost the epoch that the sink has, or was restored from a backup, and another "
+        "epoch took its number; restore the store or the sink, so that both have the same"
+    )
 
 
 @dataclass(eq=False)
@@ -205,13 +246,14 @@ class StateIncompatible(RefusedError):
 
     operator_id: str
     reason: str
-
-    kind = "state_incompatible"
-    text = "operator {operator_id} cannot go on with its state: {reason}"
-    hint = (
+    remedy: str = (
         "`laminar plan` shows every operator; undo the change, or give the changed view another "
         "name, under which it begins anew"
     )
+
+    kind = "state_incompatible"
+    text = "operator {operator_id} cannot go on with its state: {reason}"
+    hint = "{remedy}"
 
 
 @dataclass(eq=False)
@@ -224,6 +266,80 @@ class PipelineChanged(RefusedError):
     kind = "pipeline_changed"
     text = "epoch {epoch} is of another version of the pipeline: {what}"
     hint = "use the version of the pipeline that wrote it"
+
+
+@dataclass(eq=False)
+class VersionReplaced(RefusedError):
+    """A branch took the place of this version of the pipeline, and corrected what it published."""
+
+    epoch: int
+    fingerprint: str
+
+    kind = "version_replaced"
+    text = "epoch {epoch} is not for this version of the pipeline ({fingerprint}): it was replaced"
+    hint = (
+        "a branch was promoted in its place; load the project as it is now, or go back on purpose: "
+        "`laminar fork` with this version, then `laminar promote`"
+    )
+
+
+@dataclass(eq=False)
+class BranchMismatch(RefusedError):
+    """A branch is not what it is taken for."""
+
+    branch: str
+    what: str
+
+    kind = "branch_mismatch"
+    text = "branch {branch} {what}"
+    hint = "give another name, go back to that version, or `laminar branch drop` and fork again"
+
+
+@dataclass(eq=False)
+class CannotFork(RefusedError):
+    """The changed pipeline cannot go on with the state of the checkpoint."""
+
+    epoch: int
+    operator_id: str
+    reason: str
+
+    kind = "cannot_fork"
+    text = (
+        "the pipeline as it is now cannot go on from epoch {epoch}: operator {operator_id}: "
+        "{reason}"
+    )
+    hint = "fork from an earlier epoch whose state fits, or from the beginning: --from-epoch 0"
+
+
+@dataclass(eq=False)
+class CannotReplay(RefusedError):
+    """An epoch of the pipeline cannot be computed once more."""
+
+    epoch: int
+    reason: str
+
+    kind = "cannot_replay"
+    text = "epoch {epoch} cannot be replayed: {reason}"
+    hint = "fork from this epoch or a later one; what is to be replayed must still be there"
+
+
+@dataclass(eq=False)
+class CannotRetract(RefusedError):
+    """Sinks hold rows that the branch does not have and that cannot be taken back."""
+
+    branch: str
+    sinks: tuple[str, ...]
+
+    kind = "cannot_retract"
+    text = "branch {branch} cannot be promoted: {shown}"
+    hint = (
+        "nothing was changed; give such a sink mode = 'upsert' and a key that holds the window and "
+        "all it is grouped by, fork from epoch 0, or publish to a new sink: then fork again"
+    )
+
+    def __str__(self) -> str:
+        """With every sink that is in the way."""
+        return self.text.format(branch=self.branch, shown="; ".join(self.sinks))
 
 
 @dataclass(eq=False)
@@ -264,6 +380,52 @@ class NotReproduced(RefusedError):
     hint = (
         "what is committed stays; look for a view that depends on more than its input, or for a "
         "source whose records have changed"
+    )
+
+
+@dataclass(eq=False)
+class CannotRebuild(RefusedError):
+    """Something that is needed is lost, and nothing is left that it could be made of.
+
+    Attributes:
+        epoch: That it belongs to.
+        lost: What it is, by its key.
+        ranges: What the epoch had read, as far as its plan is known.
+    """
+
+    epoch: int
+    lost: str
+    reason: str
+    ranges: tuple[str, ...] = ()
+
+    kind = "cannot_rebuild"
+    text = "{lost} of epoch {epoch} is lost and cannot be made again: {reason}"
+    hint = (
+        "nothing was changed; bring the object back from a backup of the store, or restore what "
+        "the reason names, then recover again"
+    )
+
+    def advice(self) -> str:
+        """Say what it would have to be made of."""
+        if not self.ranges:
+            return self.hint
+        return f"{self.hint}; epoch {self.epoch} has read {', '.join(self.ranges)}"
+
+
+@dataclass(eq=False)
+class StoreSetBack(RefusedError):
+    """Somebody knows of a later checkpoint than the store holds."""
+
+    store: str
+    newest: int
+    witness: str
+    known: int
+
+    kind = "store_set_back"
+    text = "{store} holds no checkpoint after epoch {newest}, and {witness} knows of epoch {known}"
+    hint = (
+        "the store has lost its newest checkpoints, or is an older copy of itself: going on would "
+        "compute epochs again that were published; bring back the newest state of the store"
     )
 
 

@@ -104,6 +104,43 @@ class EpochWaits(RetryError):
 
 
 @dataclass(eq=False)
+class PipelineMovesOn(RetryError):
+    """While a branch caught up, its pipeline committed more, every time."""
+
+    branch: str
+    epoch: int
+
+    kind = "pipeline_moves_on"
+    text = "the pipeline is at epoch {epoch}, and branch {branch} does not catch up with it"
+    hint = "pause the pipeline, then promote again; what was replayed is kept"
+
+
+@dataclass(eq=False)
+class RecoveryOvertaken(RetryError):
+    """While a recovery looked at a store, the pipeline went on, every time."""
+
+    epoch: int
+
+    kind = "recovery_overtaken"
+    text = "the pipeline is past epoch {epoch}, and was faster than the recovery every time"
+    hint = "pause the pipeline, then recover again; nothing was changed"
+
+
+@dataclass(eq=False)
+class UpkeepWaits(RetryError):
+    """The state is to be changed as a whole, and an epoch on the way would build on the old one."""
+
+    behind: int
+
+    kind = "upkeep_waits"
+    text = "epoch {behind} is not finished, and the state cannot be changed under it"
+    hint = (
+        "let it finish, or finish it with `laminar run` and the pipeline as it was when the epoch "
+        "was planned; then run the command again"
+    )
+
+
+@dataclass(eq=False)
 class EpochNotPrepared(RetryError):
     """There is nothing to commit: no attempt at the epoch has won yet."""
 

@@ -170,9 +170,32 @@ def test_letters_outlive_their_checkpoint(project: Project) -> None:
     assert "collected" in error["message"]
 
 
+def test_a_view_that_its_tables_cannot_take_is_told_before_anything_is_published(
+    project: Project,
+) -> None:
+    """By validate, with the sink's place; and by a run, which then publishes nothing."""
+    project.edit("models/purchases.sql", "user_id, page", "page AS user_id, user_id AS page")
+    found = project.laminar.json("validate", "--connect", exit_code=2)["pipelines"][0]
+    (error,) = [each["error"] for each in found["connections"] if each["error"]]
+    assert "sinks.sql:" in error["message"]
+    assert "`user_id`" in error["message"]
+    clicks = next((project.root / "input").glob("*.ndjson"))
+    bought = [line for line in clicks.read_text().splitlines() if "checkout" in line]
+    with clicks.open("a") as more:
+        more.write(bought[-1] + "\n")
+    refused = project.laminar.json("run", "--epochs", "1", exit_code=1)["error"]
+    assert refused["kind"] == "gate_failed"
+    assert "sink fit" in refused["message"]
+    assert {each["ledger"] for each in project.laminar.json("status")["sinks"]} == {2}
+
+
 def test_validate_has_spark_look_at_the_queries(project: Project) -> None:
     found = project.laminar.json("validate", "--connect")["pipelines"][0]["connections"]
-    assert {"part": "queries", "found": "Spark takes every one", "error": None} in found
+    takes = {"part": "queries", "found": "Spark takes every one", "where": None, "error": None}
+    assert takes in found
+    asked = [each for each in found if each["part"].startswith("columns of sink ")]
+    assert [each["found"] for each in asked] == ["every one has its place"] * len(asked)
+    assert len(asked) == 3
     project.edit(VIEW, "SUM(amount)", "SUM(page)")
     project.edit("models/purchases.sql", "user_id, page", "upper(page, page) AS user_id, page")
     found = project.laminar.json("validate", "--connect", exit_code=2)["pipelines"][0]

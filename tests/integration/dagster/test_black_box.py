@@ -100,7 +100,7 @@ def test_both_pipelines_are_loaded(stand: Stand) -> None:
         of=stand.dagster.repository,
     )
     jobs = {job["name"] for job in found["jobs"] if not job["name"].startswith("__")}
-    kinds = ("epoch", "commit", "epoch_and_commit", "replay", "verify", "prune")
+    kinds = ("epoch", "commit", "epoch_and_commit", "replay", "verify", "recover", "prune")
     assert jobs == {f"{name}_{kind}" for name in ("alerts", "clickstream") for kind in kinds}
     assert {each["name"]: each["sensorState"]["status"] for each in found["sensors"]} == {
         "alerts_commit_sensor": "RUNNING",

@@ -29,7 +29,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProject]:
 
 
 def test_the_second_run_finds_the_worker_of_the_first(project: WarmProject) -> None:
-    first, second = project.launch(note="a"), project.launch(note="b")
+    first, second = project.launch(note="a", until="second"), project.launch(note="b")
+    project.let_go("second")
 
     assert (project.end_of(first), project.end_of(second)) == (SUCCESS, SUCCESS)
     worker = project.worker_of(first)
@@ -61,12 +62,13 @@ def test_a_run_is_executed_again(project: WarmProject) -> None:
 
 
 def test_runs_wait_in_order_and_one_is_withdrawn(project: WarmProject) -> None:
-    runs = {note: project.launch(note=note, seconds=0.5) for note in ("one", "two", "three")}
+    runs = {note: project.launch(note=note, until="last") for note in ("one", "two", "three")}
     withdrawn = project.launch(note="never")
     last = project.launch(note="last")
     health = project.launcher.check_run_worker_health(project.run(last))
 
     assert project.launcher.terminate(withdrawn)
+    project.let_go("last")
 
     assert project.run(withdrawn).status == CANCELED
     assert health.status == WorkerStatus.RUNNING
@@ -89,10 +91,12 @@ def test_processes_that_need_a_worker_at_once_share_one(project: WarmProject) ->
 
 def test_a_changed_file_is_seen_by_the_next_run(project: WarmProject) -> None:
     before = _ended(project, project.launch(note="old"))
-    slow = project.launch(note="slow", seconds=0.5)
+    slow = project.launch(note="slow", until="changed")
     waiting = project.launch(note="new")
+    wait_until(lambda: project.notes()[-1][0] == "slow", "the run before it")
 
     (project.folder / "helper.py").write_text("VALUE = 'second'\n")
+    project.let_go("changed")
 
     assert project.end_of(waiting) == SUCCESS
     assert [(note, value) for note, value, _ in project.notes()[-2:]] == [
@@ -255,15 +259,16 @@ def test_another_environment_has_its_own_worker_that_ends_with_its_launcher(
     project: WarmProject,
 ) -> None:
     mine = project.worker_of(_ended(project, project.launch()))
-    before = project.records()
+    # By their keepers: a run that has ended leaves the record a moment later.
+    before = {record.keeper_pid for record in project.records()}
 
     run = project.launch_from_another_process({"DATABASE": "another"}, seconds=1)
 
-    (record,) = [record for record in project.records() if record not in before]
+    (record,) = [record for record in project.records() if record.keeper_pid not in before]
     assert project.end_of(run) == SUCCESS
     assert project.worker_of(run) == record.worker_pid != mine
     wait_until(lambda: not any(map(is_alive, pids_of(record))), "its end", 15)
-    assert project.records() == before
+    assert {record.keeper_pid for record in project.records()} == before
     assert is_alive(mine)
 
 

@@ -34,6 +34,7 @@ import helper
 
 class Work(dg.Config):
     seconds: float = 0.0
+    until: str = ""
     ignores_interrupts: bool = False
     fails: bool = False
     note: str = ""
@@ -47,6 +48,8 @@ def work(config: Work) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     end = time.monotonic() + config.seconds
     while time.monotonic() < end:
+        time.sleep(0.05)
+    while config.until and not Path(__file__).with_name(config.until).exists():
         time.sleep(0.05)
     if config.fails:
         raise ValueError("as it was told")
@@ -159,6 +162,10 @@ class WarmProject:
         return "\n".join(
             entry.user_message or entry.message for entry in self.instance.all_logs(run_id)
         )
+
+    def let_go(self, until: str) -> None:
+        """End the runs that wait for this."""
+        (self.folder / until).touch()
 
     def notes(self) -> list[list[str]]:
         """What the steps wrote: note, value and process."""

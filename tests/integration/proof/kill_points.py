@@ -8,19 +8,24 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal, cast
 
 from laminar_dagster.core.ids import EpochNumber, SinkId
-from laminar_dagster.core.ports import Sink, StagedOutput
+from laminar_dagster.core.manifest import SinkEntry
+from laminar_dagster.core.ports import ArrowSchema, Sink, StagedOutput
 from laminar_dagster.runtime import steps
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.pipeline import Pipeline
-from laminar_dagster.sinks.sqlite_sink import SqliteSink
-from laminar_dagster.spark.engine import SparkEngine
+from laminar_dagster.sinks.delta.sink import DeltaSink
+from laminar_dagster.sinks.kafka.producer import TransactionalProducer
+from laminar_dagster.sinks.kafka.sink import KafkaSink
 from laminar_dagster.testing.crash import KillingStore, kill_this_process
 from tests.integration.proof.system_calls import die_at_the_next_hard_link
 
 When = Literal["before", "after"]
+
+# What a sink of a database does last, with everything written.
+_PUBLISHES: Final = "_send_commit"
 
 
 @dataclass(frozen=True)
@@ -79,18 +84,17 @@ class AtWrite:
             with_group=self.with_group,
             spare_writer=self.orphaned,
         )
-        engine = pipeline.engine
-        assert isinstance(engine, SparkEngine)
         return dataclasses.replace(
             pipeline,
             checkpoints=CheckpointStore(store),
-            engine=dataclasses.replace(engine, store=store),
+            # Whichever engine it is, it says where it writes.
+            engine=dataclasses.replace(cast(Any, pipeline.engine), store=store),
         )
 
 
 @dataclass(frozen=True)
 class AtSink:
-    """In or after one sink's commit, while the other has not begun its own."""
+    """In or after one sink's commit, while the others have not begun their own."""
 
     where: Literal["inside", "after"]
     sink: str
@@ -125,6 +129,9 @@ class _KillingSink:
     def ledger(self) -> EpochNumber | None:
         return self.inner.ledger()
 
+    def check(self, schema: ArrowSchema, staged: SinkEntry | None = None) -> None:
+        self.inner.check(schema, staged)
+
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
         if self.where == "inside":
             self._die_inside()
@@ -133,13 +140,21 @@ class _KillingSink:
 
     def _die_inside(self) -> None:
         """With the rows written, and not yet published."""
-        if isinstance(self.inner, SqliteSink):
-            SqliteSink._send_commit = _die  # type: ignore[assignment, method-assign]
-        else:
+        if isinstance(self.inner, DeltaSink):
             die_at_the_next_hard_link()
+        elif isinstance(self.inner, KafkaSink):
+            setattr(TransactionalProducer, "commit", _finish_and_die)  # noqa: B010
+        else:
+            assert hasattr(type(self.inner), _PUBLISHES)
+            setattr(type(self.inner), _PUBLISHES, _die)
 
 
 def _die(*_: object) -> None:
+    kill_this_process()
+
+
+def _finish_and_die(producer: TransactionalProducer) -> None:
+    producer.finish()
     kill_this_process()
 
 
@@ -157,6 +172,9 @@ class _BlockedSink:
 
     def ledger(self) -> EpochNumber | None:
         return self.inner.ledger()
+
+    def check(self, schema: ArrowSchema, staged: SinkEntry | None = None) -> None:
+        self.inner.check(schema, staged)
 
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
         threading.Event().wait()

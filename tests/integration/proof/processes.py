@@ -6,7 +6,9 @@ has opened nothing: a worker is there in milliseconds, and as new as any other p
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import os
 import signal
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.process import tail
-from tests.integration.proof.worker import Job, main
+from tests.integration.proof.worker import NAMED_ERROR, AnyJob, main
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -40,10 +42,37 @@ class Worker:
             raise AssertionError(f"it did not end within {seconds:g} s:\n{tail(self.log, 40)}")
         return code
 
+    def kill(self) -> None:
+        """SIGKILL, now; returns when it is gone."""
+        self.process.kill()
+        self.must_be_killed()
+
+    def stop(self) -> None:
+        """SIGSTOP: it stands still, with all its connections open."""
+        assert self.process.pid
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """SIGCONT."""
+        assert self.process.pid
+        os.kill(self.process.pid, signal.SIGCONT)
+
     def must_be_killed(self) -> None:
         """Wait for its death at the place that was chosen."""
         code = self.wait()
         assert code in KILLED, f"it ended with {code}, and was to be killed:\n{tail(self.log, 40)}"
+
+    def must_finish_or_fail(self, *kinds: str) -> None:
+        """Wait for its end: orderly, or with one of these named errors."""
+        if self.wait() != 0:
+            self.must_fail(*kinds)
+
+    def must_fail(self, *kinds: str) -> None:
+        """Wait for its end with one of these named errors."""
+        code = self.wait()
+        assert code == NAMED_ERROR, f"it ended with {code}:\n{tail(self.log, 40)}"
+        kind = json.loads((self.log.with_name("error.json")).read_text())["kind"]
+        assert kind in kinds, f"it ended with {kind}:\n{tail(self.log, 40)}"
 
     def must_finish(self) -> None:
         """Wait for its orderly end."""
@@ -51,7 +80,7 @@ class Worker:
         assert code == 0, f"it ended with {code}:\n{tail(self.log, 40)}"
 
 
-def start(job: Job) -> Worker:
+def start(job: AnyJob) -> Worker:
     """Start a worker."""
     log = job.root / "worker.log"
     process = forkserver().Process(target=main, args=(job, log), daemon=True)
@@ -63,6 +92,12 @@ def forkserver() -> ForkServerContext:
     """Where processes come from. The server reads the list of modules once, when it starts."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["tests.integration.proof.worker", "pyspark.sql.connect.session", "deltalake", "pandas"]
+        [
+            "tests.integration.proof.worker",
+            "tests.integration.proof.sinks.job",
+            "pyspark.sql.connect.session",
+            "deltalake",
+            "pandas",
+        ]
     )
     return context

@@ -9,6 +9,7 @@ import pytest
 from infra.spark_connect import SparkConnectEndpoint
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.stores.local import LocalStore
+from tests.integration.proof.meeting import those_that_met
 from tests.integration.proof.processes import start
 from tests.integration.proof.published import check_everything
 from tests.integration.proof.stream import Layout, write_input, write_pipeline
@@ -32,6 +33,5 @@ def test_one_wins_each_epoch(tmp_path: Path, spark_connect: SparkConnectEndpoint
     assert len(manifests) == 3
     attempts = list((tmp_path / "state" / "checkpoints").glob("*/attempt.json"))
     assert len(attempts) > len(manifests), "they never were at the same epoch"
-    met = [epoch for epoch in (tmp_path / "meetings").iterdir() if len(list(epoch.iterdir())) == 2]
-    assert met, "they never met"
+    assert those_that_met(tmp_path / "meetings"), "they never met"
     assert "belongs to attempt" in workers[0].log.read_text()

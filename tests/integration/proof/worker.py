@@ -12,17 +12,18 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from laminar_dagster.config.project import load_project
 from laminar_dagster.core.errors import FencedError, LaminarError, RetryError
 from laminar_dagster.core.ids import EpochNumber
-from laminar_dagster.runtime import steps
 from laminar_dagster.runtime.assembly import assemble, known_connectors
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.survey import newest_manifest, survey
 from laminar_dagster.spark.session import open_session
 from tests.integration.proof.kill_points import KillPoint
+from tests.integration.proof.meeting import meet_before
 
 FAILED = 1
 NAMED_ERROR = 3
@@ -47,6 +48,47 @@ class Job:
     epochs: int | None = None
     rival: Path | None = None
 
+    def run(self) -> None:
+        """Run epochs. Never returns when it has been killed."""
+        if "SPARK_REMOTE" in self.environment:
+            _number_plans_apart()
+        pipeline = open_pipeline(self.root)
+        if self.rival:
+            meet_before("prepare", self.rival)
+        done = 0
+        while self.epochs is None or done < self.epochs:
+            # Named before the look: another process may take what waits in between.
+            epoch = EpochRunner(pipeline).next_epoch()
+            if self.epochs is None and is_caught_up(pipeline, self.root):
+                return
+            if self.kill and epoch == EpochNumber(self.kill[0]):
+                pipeline = self.kill[1].arm(pipeline, self.root)
+            try:
+                EpochRunner(pipeline).run(epoch)
+            except (FencedError, RetryError) as error:
+                if not self.rival:
+                    raise
+                logging.info("epoch %d: %s", epoch, error)
+            done += 1
+
+
+class AnyJob(Protocol):
+    """Work for a process, whatever pipeline it runs."""
+
+    @property
+    def root(self) -> Path:
+        """Its folder, where the log and a named error are left."""
+        ...
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables to set first."""
+        ...
+
+    def run(self) -> None:
+        """All of it."""
+        ...
+
 
 def open_pipeline(root: Path) -> Pipeline:
     """The pipeline as it stands on disk, on the Spark that the environment names."""
@@ -68,46 +110,6 @@ def is_caught_up(pipeline: Pipeline, root: Path) -> bool:
     return sorted(ends) == sorted(sizes)
 
 
-def work(job: Job) -> None:
-    """Run epochs. Never returns when it has been killed."""
-    pipeline = open_pipeline(job.root)
-    if job.rival:
-        _meet_before_prepare(job.rival)
-    done = 0
-    while job.epochs is None or done < job.epochs:
-        # Named before the look: another process may take what waits in between.
-        epoch = EpochRunner(pipeline).next_epoch()
-        if job.epochs is None and is_caught_up(pipeline, job.root):
-            return
-        if job.kill and epoch == EpochNumber(job.kill[0]):
-            pipeline = job.kill[1].arm(pipeline, job.root)
-        try:
-            EpochRunner(pipeline).run(epoch)
-        except (FencedError, RetryError) as error:
-            if not job.rival:
-                raise
-            logging.info("epoch %d: %s", epoch, error)
-        done += 1
-
-
-def _meet_before_prepare(folder: Path) -> None:
-    """Both have computed the same epoch when either tries to win it."""
-    original = steps.prepare
-
-    def prepare(pipeline: Pipeline, attempt: steps.Attempt) -> None:
-        here = folder / str(attempt.plan.epoch)
-        here.mkdir(parents=True, exist_ok=True)
-        (here / str(os.getpid())).touch()
-        # The other may never come: it may be past this epoch.
-        for _ in range(600):
-            if len(list(here.iterdir())) > 1:
-                break
-            time.sleep(0.05)
-        original(pipeline, attempt)
-
-    steps.prepare = prepare
-
-
 def _number_plans_apart() -> None:
     """A server takes a plan for one it knows if a session had one of the same number before.
 
@@ -118,7 +120,7 @@ def _number_plans_apart() -> None:
     LogicalPlan._nextPlanId = time.monotonic_ns()
 
 
-def main(job: Job, log: Path) -> None:
+def main(job: AnyJob, log: Path) -> None:
     """The whole life of a worker, its output in ``log``."""
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for descriptor in (1, 2):
@@ -129,9 +131,7 @@ def main(job: Job, log: Path) -> None:
     os.environ.update(job.environment)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s")
     try:
-        if "SPARK_REMOTE" in job.environment:
-            _number_plans_apart()
-        work(job)
+        job.run()
     except LaminarError as error:
         traceback.print_exc()
         (job.root / "error.json").write_text(json.dumps(error.to_record()))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -76,6 +78,50 @@ def test_shows_a_table_and_where_to_look_next(stage: Stage) -> None:
     assert "`laminar epochs show 1 clicks`" in advice
     assert "DAGSTER_HOME" in dagster
     assert told.stderr == ""
+
+
+def test_metrics_are_served_while_it_runs(stage: Stage) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    seen: list[str] = []
+
+    def scrape(_plan: EpochPlan) -> tuple[Violation, ...]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            seen.append(answer.read().decode())
+        return ()
+
+    history = stage.history
+    history.arrive()
+    stage.changes["limits"] = Admission(max_records=2)
+    stage.changes["engine"] = MemoryEngine(history.checkpoints.objects, history.log, scrape)
+    told = stage.project.laminar("run", "--metrics-port", str(port), "--json")
+    assert told.exit_code == 0
+    assert told.stderr == f"metrics at http://127.0.0.1:{port}/metrics\n"
+    before, after = seen
+    labels = 'partition="numbers/0",pipeline="clicks",source="numbers",unit="records"'
+    lag = f"laminar_source_lag{{{labels}}}"
+    # The first epoch is under way, and what the loop saw waiting is shown.
+    assert f"{lag} 3.0" in before
+    assert "laminar_epoch_number" not in before
+    # The second is.
+    assert f"{lag} 1.0" in after
+    assert 'laminar_epoch_number{pipeline="clicks"} 1.0' in after
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+    assert json.loads(told.stdout)["epochs_done"] == 2
+
+
+def test_a_port_for_metrics_that_is_taken_is_told_before_anything_runs(stage: Stage) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        error = stage.project.laminar.error("run", "--metrics-port", port, exit_code=2)
+    assert error["message"].startswith(
+        f"--metrics-port: metrics cannot be served at 127.0.0.1:{port}"
+    )
+    assert not stage.project.store.exists()
 
 
 def test_runs_as_many_as_asked_for(stage: Stage) -> None:

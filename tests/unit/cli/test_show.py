@@ -45,6 +45,7 @@ def test_json_is_the_manifest_whole(laminar: Laminar, history: History) -> None:
     assert set(document) == set(CheckpointManifest.__struct_fields__)
     assert document["counts"] == {
         "read": 4, "processed": 4, "filtered": 0, "dead_lettered": 0, "late": 0,
+        "added": 0, "skipped": 0,
     }  # fmt: skip
     rebuilt = msgspec.convert(
         document,
@@ -361,7 +362,7 @@ def test_every_member_of_a_manifest_has_its_place_in_the_dossier() -> None:
         ),
         "SourceOffsetEntry": (
             "source_id", "positions", "path", "watermarks", "watermark", "schema_fingerprint",
-            "gaps",
+            "gaps", "schema_ids", "reading",
         ),
         "SinkEntry": ("sink_id", "joined_at", "files", "output_sha256", "schema_fingerprint"),
     }  # fmt: skip

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -13,11 +14,14 @@ from laminar_dagster.cli import status
 from laminar_dagster.cli.standing import describe_step
 from laminar_dagster.core import layout, protocol
 from laminar_dagster.core.errors import EpochTaken, SinkUnavailable
-from laminar_dagster.core.ids import CheckpointId, EpochNumber, SinkId, SourceId
+from laminar_dagster.core.ids import BranchName, CheckpointId, EpochNumber, SinkId, SourceId
+from laminar_dagster.core.upkeep import Promotion
 from laminar_dagster.runtime.adapters import Adapters
 from laminar_dagster.runtime.epoch import EpochRunner
+from laminar_dagster.runtime.upkeep import plan_upkeep
 from laminar_dagster.testing.memory_pipeline import MemorySink, MemorySource, MemoryTable
 from tests.unit.cli.conditions import History, Project, flip_bit
+from tests.unit.runtime.observed import ObservedSource, ReadingEngine
 from tests.unit.runtime.test_backlog import AwaySource
 
 Connect = Callable[[History], None]
@@ -70,8 +74,22 @@ def test_after_some_epochs(project: Project, connect: Connect) -> None:
             "unit": "records",
             "is_empty": False,
             "error": None,
+            "lag": [
+                {"partition": "numbers/0", "lag": 3, "headroom": None},
+                {"partition": "numbers/1", "lag": 1, "headroom": None},
+            ],
+            "health": {
+                "healthy": True,
+                "message": "answers",
+                "total_lag": None,
+                "headroom": None,
+                "last_success": "2026-01-01T11:59:00Z",
+                "details": {},
+            },
+            "reading": None,
         }
     ]
+    assert document["warnings"] == []
     assert document["sinks"] == [{"sink": "table", "state": "at", "ledger": 3, "error": None}]
     told = project.laminar("status").stdout
     assert "last epoch:  3, committed 2026-01-01 11:59:00 UTC" in told
@@ -107,6 +125,20 @@ def test_an_unfinished_epoch_and_its_next_step(project: Project, connect: Connec
     assert "`laminar run clicks` finishes what is unfinished." in told
 
 
+def test_a_promotion_is_finished_by_the_version_that_it_is_for(
+    project: Project, connect: Connect
+) -> None:
+    history = project.history(2)
+    connect(history)
+    promotion = Promotion(
+        branch=BranchName("fix"), checkpoint_id=history.ids[2], manifest_checksum="0" * 64
+    )
+    plan_upkeep(history.pipeline(), promotion)
+    told = project.laminar("status").stdout
+    assert "`laminar promote clicks fix` finishes what is unfinished, with the project as" in told
+    assert "`laminar run clicks`" not in told
+
+
 def test_a_sink_that_is_ahead_is_no_mere_difference(project: Project, connect: Connect) -> None:
     history = project.history(2)
     connect(history)
@@ -123,17 +155,114 @@ def test_what_is_away_hides_nothing_else(project: Project, monkeypatch: pytest.M
     document = project.laminar.json("status")
     assert [each["is_empty"] for each in document["sources"]] == [None, True]
     assert document["sources"][0]["error"]["kind"] == "source_unavailable"
+    health = [each["health"] for each in document["sources"]]
+    assert [each["healthy"] for each in health] == [False, True]
+    assert health[0]["message"] == "source away is away: no route to host"
     assert [each["state"] for each in document["sinks"]] == ["away", "at"]
     told = project.laminar("status").stdout
     assert "cannot be asked: source away is away: no route to host" in told
     assert "nothing waits, 2 partitions" in told
 
 
-def test_a_damaged_store_is_an_integrity_error(project: Project, connect: Connect) -> None:
+def observed(
+    project: Project, monkeypatch: pytest.MonkeyPatch, partitions: int = 2
+) -> tuple[History, ObservedSource]:
+    """Two epochs of a source that tells how it does, and more that waits."""
+    history = History(project.store)
+    history.log.partitions = [[] for _ in range(partitions)]
+    engine = ReadingEngine(history.checkpoints.objects, history.log)
+    pipeline = replace(history.pipeline(), engine=engine)
+    for _ in range(2):
+        history.arrive()
+        EpochRunner(pipeline).run()
+    history.arrive()
+    source = ObservedSource(history.log)
+    adapters = Adapters((source,), (MemorySink(history.table),))
+    monkeypatch.setattr(status, "build_adapters", lambda *_args: adapters)
+    return history, source
+
+
+def test_a_source_tells_how_it_does_and_what_was_read(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, source = observed(project, monkeypatch)
+    source.headroom = 0.5
+    (document,) = project.laminar.json("status")["sources"]
+    assert document["lag"] == [
+        {"partition": "numbers/0", "lag": 3, "headroom": 0.5},
+        {"partition": "numbers/1", "lag": 1, "headroom": None},
+    ]
+    assert document["health"] == {
+        "healthy": True,
+        "message": "connected to 1 broker(s), lag 4",
+        "total_lag": 4,
+        "headroom": 0.5,
+        "last_success": "2026-01-01T11:59:00Z",
+        "details": {"brokers": "1", "group_id": "readers"},
+    }
+    assert document["reading"] == {
+        "records": 4,
+        "size_bytes": 1000,
+        "chunks": 2,
+        "fetch_seconds": 0.5,
+        "decode_seconds": 0.25,
+        "fetched_per_second": 8,
+        "decoded_per_second": 16,
+        "pauses": 3,
+        "dead_letters": 1,
+        "late": 2,
+        "schema_ids": [7, 9],
+    }
+    told = project.laminar("status").stdout
+    assert "numbers  connected to 1 broker(s), lag 4" in told
+    lines = [line.split() for line in told.splitlines()]
+    assert ["numbers", "numbers/0", "3", "50.0%"] in lines
+    assert ["numbers", "numbers/1", "1", "-"] in lines
+    assert "Read in epoch 2" in told
+    assert ["numbers", "4", "1000", "B", "8", "16", "3", "1", "2"] in lines
+    assert "warning" not in told
+
+
+def test_records_that_may_expire_unread_are_a_warning(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, source = observed(project, monkeypatch)
+    source.headroom = 0.0999
+    (warning,) = project.laminar.json("status")["warnings"]
+    assert warning.startswith("source numbers: numbers/0 may soon delete records that were not")
+    told = project.laminar("status").stdout
+    assert f"warning: {warning}" in told
+    assert "10.0% of what it holds has been read" in told
+    with (project.folder / "pipeline.yml").open("a") as file:
+        file.write("\nchecks: {min_retention_headroom: 0.05}\n")
+    assert "warning" not in project.laminar("status").stdout
+
+
+def test_of_many_partitions_those_with_the_most_lag_are_shown(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed(project, monkeypatch, partitions=25)
+    told = project.laminar("status").stdout
+    assert told.index("numbers/0 ") < told.index("numbers/1 ")
+    assert "5 partitions with less; `--json` lists them all." in told
+    (document,) = project.laminar.json("status")["sources"]
+    assert len(document["lag"]) == 25
+
+
+def test_a_damaged_store_is_told_with_what_is_damaged_and_what_to_do(
+    project: Project, connect: Connect
+) -> None:
     history = project.history(2)
     connect(history)
     flip_bit(history.root / layout.manifest_key(history.ids[2]))
-    assert project.laminar.error("status", exit_code=4)["kind"] == "checksum_mismatch"
+    document = project.laminar.json("status", exit_code=4)
+    assert document["error"]["kind"] == "checksum_mismatch"
+    assert document["sinks"] == [{"sink": "table", "ledger": 2}]
+    told = project.laminar("status")
+    assert told.exit_code == 4
+    assert layout.manifest_key(history.ids[2]) in told.stdout
+    assert "sink table: at epoch 2" in told.stdout
+    assert "`laminar recover clicks` mends it" in told.stdout
     shutil.rmtree(history.root)
     assert project.laminar.json("status")["last_epoch"] is None
 

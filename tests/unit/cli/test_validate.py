@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from laminar_dagster.cli import validate
 from laminar_dagster.core.errors import InvalidConfig, SourceUnavailable, StoreUnavailable
 from laminar_dagster.core.ids import SourceId
+from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.runtime.adapters import Adapters
 from laminar_dagster.testing.memory_pipeline import (
     MemoryLog,
@@ -18,6 +20,7 @@ from laminar_dagster.testing.memory_pipeline import (
     MemoryTable,
 )
 from tests.unit.cli.conditions import Laminar, Project
+from tests.unit.runtime.observed import ObservedSource
 from tests.unit.runtime.test_backlog import AwaySource
 
 
@@ -137,7 +140,7 @@ def test_warnings_of_the_files_go_to_standard_error(project: Project) -> None:
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Spark says is tested where there is one."""
-    monkeypatch.setattr(validate, "check_queries", lambda _pipeline: ())
+    monkeypatch.setattr(validate, "check_queries", lambda _model, _pipeline, _silent: ())
 
 
 @pytest.mark.usefixtures("without_spark")
@@ -180,6 +183,55 @@ def test_what_is_away_hides_nothing_else(project: Project, monkeypatch: pytest.M
         each["error"] and each["error"]["kind"] for each in document["pipelines"][0]["connections"]
     ]
     assert kinds == [None, "source_unavailable", None, "sink_unavailable"]
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_source_that_is_away_or_wrong_is_told_with_its_place(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoTopic(AwaySource):
+        def plan(self, *_args: object) -> SourcePlan:
+            raise InvalidConfig("kafka://broker/clicks", "the cluster has no topic clicks")
+
+    monkeypatch.chdir(project.root)
+    place = "dbt_like_configs/clicks/sources.sql:2"
+    for source, code, told in (
+        (AwaySource(MemoryLog(), SourceId("clicks")), 75, "source clicks is away: no route to"),
+        (NoTopic(MemoryLog(), SourceId("clicks")), 2, "the cluster has no topic clicks"),
+    ):
+        _with(monkeypatch, Adapters((source,), ()))
+        human = project.laminar("validate", "--connect")
+        assert human.exit_code == code
+        assert f"]: {place}: {told}" in human.stderr
+        document = project.laminar.json("validate", "--connect", exit_code=code)
+        found = document["pipelines"][0]["connections"][1]
+        assert found["where"].endswith("sources.sql:2")
+        assert found["error"]["message"].startswith(f"{place}: {told}")
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_source_is_asked_how_it_does(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MemoryLog([[1, 2, 3], []])
+    _with(monkeypatch, Adapters((ObservedSource(log, SourceId("clicks")),), ()))
+    (checked,) = project.laminar.json("validate", "--connect")["pipelines"]
+    found = checked["connections"][1]["found"]
+    assert found == "3 records in 1 of 2 partitions; connected to 1 broker(s), lag 3"
+
+
+def test_metrics_without_their_packages_are_a_mistake(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.prometheus", None)
+    assert project.laminar("validate").exit_code == 0
+    with (project.folder / "pipeline.yml").open("a") as file:
+        file.write("\nmetrics: {prometheus: 9464}\n")
+    for command in ("validate", "run"):
+        error = project.laminar.error(command, exit_code=2)
+        assert error["kind"] == "invalid_config"
+        assert (
+            "clicks/pipeline.yml: metrics need packages that are not installed" in error["message"]
+        )
+        assert error["hint"] == "install `laminar-dagster[metrics]`"
 
 
 def test_a_lasting_problem_decides_the_exit_code(project: Project) -> None:

@@ -79,7 +79,7 @@ OTHER: list[tuple[dict[str, str], Verdict]] = [
     ({"models/counts.sql": COUNTS.replace("sum(y) AS", "sum(y) * 2 AS")}, "keep"),
     ({"models/counts.sql": COUNTS.replace("sum", "max")}, "rebuild"),
     ({"models/counts.sql": COUNTS.replace("'1' MINUTE", "'2' MINUTE")}, "rebuild"),
-    ({"pipeline.yml": f"{CONFIG}buckets: 9\n"}, "rebuild"),
+    ({"pipeline.yml": f"{CONFIG}buckets: 9\n"}, "rescale"),
     ({"models/more.sql": "SELECT k FROM s"}, "keep"),
     ({"pipeline.yml": f"{CONFIG}spark: {{spark.sql.ansi.enabled: false}}\n"}, "keep"),
 ]

@@ -157,11 +157,11 @@ WRONG = [
     ),
     (
         "CREATE SOURCE TABLE s (x INT, WATERMARK FOR x AS x) WITH (connector = 'file')",
-        "1:21: event time `x` of `s` is of type int (it has to be TIMESTAMP)",
+        "1:45: event time `x` of `s` is of type int (it has to be TIMESTAMP)",
     ),
     (
         "CREATE SOURCE TABLE s (ts TIMESTAMP, WATERMARK FOR t AS t) WITH (connector = 'file')",
-        "1:21: the watermark of `s` is for `t`, no column of it (did you mean `ts`?)",
+        "1:52: the watermark of `s` is for `t`, no column of it (did you mean `ts`?)",
     ),
     (
         "CREATE SOURCE TABLE s (ts TIMESTAMP, WATERMARK FOR ts AS now()) WITH (connector = 'file')",

@@ -31,6 +31,7 @@ from laminar_dagster.core.manifest import (
     RecordCounts,
     SinkEntry,
     SourceOffsetEntry,
+    SourceReading,
 )
 from laminar_dagster.core.offsets import (
     CustomIdentity,
@@ -50,7 +51,7 @@ from laminar_dagster.core.offsets import (
     lane_of,
     progress_of,
 )
-from laminar_dagster.core.plan import EpochPlan, ParentCheckpoint, SinkPlan, SourcePlan
+from laminar_dagster.core.plan import EpochPlan, ParentCheckpoint, Quiet, SinkPlan, SourcePlan
 
 T = TypeVar("T")
 
@@ -158,6 +159,7 @@ def source_plans(draw: st.DrawFn, source_id: SourceId) -> SourcePlan:
         ranges=tuple(parts),
         idle=tuple(idle),
         gaps=tuple(draw(st.lists(gaps, max_size=1))),
+        quiet=tuple(Quiet(position=each, since=draw(MOMENTS)) for each in idle),
     )
 
 
@@ -228,13 +230,16 @@ def written_files(draw: st.DrawFn, folder: str) -> tuple[FileEntry, ...]:
 
 @st.composite
 def counts(draw: st.DrawFn) -> RecordCounts:
-    parts = [draw(st.integers(0, 2**60)) for _ in range(4)]
+    parts = [draw(st.integers(0, 2**60)) for _ in range(5)]
+    added = draw(st.integers(0, sum(parts)))
     return RecordCounts(
-        read=sum(parts),
+        read=sum(parts) - added,
         processed=parts[0],
         filtered=parts[1],
         dead_lettered=parts[2],
         late=parts[3],
+        skipped=parts[4],
+        added=added,
     )
 
 
@@ -250,6 +255,8 @@ def source_entries(draw: st.DrawFn, source_id: SourceId) -> SourceOffsetEntry:
         watermark=draw(st.none() | MICROS),
         schema_fingerprint=draw(st.none() | TEXT),
         gaps=tuple(draw(st.lists(gaps, max_size=1))),
+        schema_ids=tuple(draw(st.lists(st.integers(0, 2**31), max_size=2))),
+        reading=draw(st.none() | st.builds(SourceReading, records=st.integers(0, 2**60))),
     )
 
 

@@ -1,4 +1,4 @@
-"""Keep, migrate or rebuild: decided from two definitions alone."""
+"""Keep, migrate, rescale or rebuild: decided from two definitions alone."""
 
 from __future__ import annotations
 
@@ -94,12 +94,33 @@ def test_a_change_and_its_verdict(parts: dict[str, Any], verdict: Verdict, reaso
     assert not reason or any(reason in each for each in found.reasons)
 
 
-def test_other_buckets_are_a_rebuild_of_everything() -> None:
+SPREAD = "its state is spread over 8 buckets, not 9"
+
+
+def test_other_buckets_alone_are_a_rescale() -> None:
     (found,) = compare_definitions(definition(OPERATOR), definition(OPERATOR, buckets=9))
+    assert (found.verdict, found.reasons) == ("rescale", (SPREAD,))
+
+
+def test_a_rescale_converts_what_is_to_be_converted() -> None:
+    fewer = structs.replace(OPERATOR, partials=("count(*)", "max(n)"))
+    (found,) = compare_definitions(definition(OPERATOR), definition(fewer, buckets=9))
+    assert (found.verdict, found.reasons) == ("rescale", (SPREAD, "`sum(price)` is left out"))
+
+
+def test_other_buckets_and_another_obstacle_are_a_rebuild() -> None:
+    other = structs.replace(OPERATOR, time="at")
+    (found,) = compare_definitions(definition(OPERATOR), definition(other, buckets=9))
     assert (found.verdict, found.reasons) == (
         "rebuild",
-        ("its state is spread over 8 buckets, not 9",),
+        (SPREAD, "event time was `ts`, and is `at`"),
     )
+
+
+def test_without_keys_there_is_nothing_to_spread() -> None:
+    whole = structs.replace(OPERATOR, keys=())
+    (found,) = compare_definitions(definition(whole), definition(whole, buckets=9))
+    assert (found.verdict, found.reasons) == ("keep", ())
 
 
 def test_operators_that_come_and_go() -> None:

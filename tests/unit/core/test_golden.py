@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from laminar_dagster.core.branch import BranchRecord
 from laminar_dagster.core.definition import PipelineDefinition
 from laminar_dagster.core.document import Document, checksum, decode, encode
 from laminar_dagster.core.manifest import CheckpointManifest, RecordCounts
@@ -23,7 +24,9 @@ from laminar_dagster.core.offsets import (
 )
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
-from laminar_dagster.core.recovery import RecoveryPlan
+from laminar_dagster.core.recovery import RecoveryPlan, choose_winner
+from laminar_dagster.runtime.recovery.documents import attempt_of, offsets_of
+from laminar_dagster.runtime.recovery.inspection import state_files
 from tests.golden import write_v1
 
 FOLDER = Path(write_v1.__file__).parent / "v1"
@@ -33,22 +36,28 @@ KINDS: dict[str, type[Document]] = {
     "manifest_small.json": CheckpointManifest,
     "manifest_large.json": CheckpointManifest,
     "plan.json": EpochPlan,
+    "plan_rescale.json": EpochPlan,
     "definition.json": PipelineDefinition,
     "prepared.json": Prepared,
+    "prepared_with_plan.json": Prepared,
     "latest": LatestPointer,
     "source.offsets": SourceOffsets,
     "attempt.json": AttemptRecord,
+    "branch.json": BranchRecord,
 }
 # Of the JSON text, so that a file that was renewed by mistake is noticed.
 TEXTS = {
     "manifest_small.json": "d3204a8cc675efdf29ff034ad3c87f4f9c51c7cfcd0f0f83d53d17bdcd56bd08",
     "manifest_large.json": "007734eecb0efb2b4bc3974830e5c24ba3e55b9c9c13bd929d55612947d92db1",
     "plan.json": "991840b896840c5939ddbb0bb7cd7d578f0b033b4638802f60402f8bd4a73b4a",
+    "plan_rescale.json": "2c6bc125f61dbee2a08d2502f2db2a182a15248ae8ad5dbd53f9d7f6ae14ee92",
     "definition.json": "04608fecab22a9792094d02b1e1c63264267a332b384685f656ef0cd239da091",
     "prepared.json": "17ba4edeb2a7ae8d5391bfa5308463fe7a777a79c19145c0a4133f66fc03493b",
+    "prepared_with_plan.json": "faf011e36c68d18f68879b86d334e8fbd967085e98ecf19ccabe82911ab8f374",
     "latest": "1b06ad0e28e92aadaded20f3c1b08a3a741828f393cd97063e8f4ab17427b8df",
     "source.offsets": "d36bb3574fff1735df86a5244adcc5974c985c2289f1eb57e7689b9700781e20",
     "attempt.json": "44857a7e93c9d47a1c15eca389a78a2faad951536ccd10546e8b5ff2ab18b771",
+    "branch.json": "22d79ff22d4081d2b9b0cc4eb1ec9b1e296f641212b8ad2cc918dcc0ed05e8dc",
 }
 
 
@@ -163,11 +172,36 @@ def test_what_the_plan_says() -> None:
     ]
 
 
+def test_a_golden_checkpoint_recovers() -> None:
+    """Its documents are put back from each other, and its plan of recovery is complete."""
+    small = manifest("manifest_small.json")
+    prepared = decode((FOLDER / "prepared.json").read_bytes(), Prepared, "prepared")
+    latest = decode((FOLDER / "latest").read_bytes(), LatestPointer, "latest")
+    attempt = decode((FOLDER / "attempt.json").read_bytes(), AttemptRecord, "attempt")
+    offsets = decode((FOLDER / "source.offsets").read_bytes(), SourceOffsets, "offsets")
+    assert Prepared.of(small) == prepared
+    assert LatestPointer.to(small) == latest
+    assert attempt_of(small) == attempt
+    for name in ("manifest_small.json", "manifest_large.json"):
+        document = manifest(name)
+        plan = RecoveryPlan.from_manifest(document)
+        assert plan.total_bytes == document.total_size_bytes
+        assert len(plan.source_offsets) == sum(len(each.positions) for each in document.sources)
+        assert len(plan.operator_snapshots) == len([*state_files(document)])
+    names = {each.source_id: each for each in small.sources}
+    assert offsets_of(small, names[offsets.source_id]).checkpoint_id == offsets.checkpoint_id
+    winner = choose_winner(small.epoch, None, [small], [latest.as_parent()])
+    assert winner == choose_winner(small.epoch, prepared, [], []) == small
+
+
 def test_what_the_small_documents_say() -> None:
     small = manifest("manifest_small.json")
     prepared = decode((FOLDER / "prepared.json").read_bytes(), Prepared, "prepared")
     assert (prepared.epoch, prepared.checkpoint_id) == (2, SECOND)
     assert encode(prepared.manifest) == (FOLDER / "manifest_small.json").read_bytes()
+    assert prepared.plan is None
+    newer = decode((FOLDER / "prepared_with_plan.json").read_bytes(), Prepared, "prepared")
+    assert newer.plan == decode((FOLDER / "plan.json").read_bytes(), EpochPlan, "plan")
     latest = decode((FOLDER / "latest").read_bytes(), LatestPointer, "latest")
     assert (latest.epoch, latest.checkpoint_id) == (2, SECOND)
     assert latest.manifest_checksum == checksum(small)

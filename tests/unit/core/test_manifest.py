@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.document import decode, encode
@@ -17,6 +18,7 @@ from laminar_dagster.core.errors import InvalidManifest, InvalidName, Unsupporte
 from laminar_dagster.core.ids import FileName, OperatorId, PartitionId, SinkId, SourceId
 from laminar_dagster.core.manifest import (
     CheckpointManifest,
+    DeadLetterEntry,
     ManifestBuilder,
     OperatorSnapshotEntry,
     PartitionSnapshotEntry,
@@ -265,7 +267,19 @@ def test_a_clock_that_was_set_back_is_a_warning_and_no_error() -> None:
         (RecordCounts(read=1), False),
         (RecordCounts(late=1), False),
         (RecordCounts(read=2, processed=3), False),
+        (RecordCounts(read=2, processed=3, added=1), True),
+        (RecordCounts(read=3, processed=2, skipped=1), True),
+        (RecordCounts(read=2, processed=2, skipped=1), False),
     ],
 )
 def test_record_accounting(counts: RecordCounts, is_balanced: bool) -> None:
     assert counts.is_balanced == is_balanced
+
+
+def test_dead_and_late_records_are_told_apart() -> None:
+    views = SourceId("views")
+    (dead,) = dead_letters(views).files
+    path = layout.dead_letter_path(views, layout.late_records_file(0, 0))
+    late = structs.replace(dead, path=path, rows=dead.rows + 7)
+    entry = DeadLetterEntry(source_id=views, files=(late, dead))
+    assert (entry.late_rows, entry.dead_rows) == (dead.rows + 7, dead.rows)

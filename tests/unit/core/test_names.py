@@ -14,6 +14,7 @@ from laminar_dagster.core.ids import (
     GENESIS,
     MAX_EPOCH,
     MAX_NAME_BYTES,
+    BranchName,
     CheckpointId,
     EpochNumber,
     FileName,
@@ -26,7 +27,7 @@ from laminar_dagster.core.ids import (
 )
 from tests.unit.core.strategies import is_good_name, names
 
-KINDS = (SourceId, OperatorId, SinkId, PipelineName, FileName)
+KINDS = (SourceId, OperatorId, SinkId, PipelineName, BranchName, FileName)
 
 # From Unicode's list of confusable characters, and what NFKC folds into a separator.
 LOOK_ALIKES = (

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from msgspec import structs
 
 from laminar_dagster.core.document import checksum, decode, encode
 from laminar_dagster.core.errors import MalformedDocument
@@ -115,6 +116,15 @@ def test_a_prepared_record_with_somebody_elses_manifest_is_refused(member: str, 
     assert Prepared(version=1, manifest=manifest(3), **members) == Prepared.of(manifest(3))
     with pytest.raises(ValueError, match="belongs to another"):
         Prepared(version=1, manifest=manifest(3), **(members | {member: value}))
+
+
+def test_a_prepared_record_with_another_plan_is_refused() -> None:
+    """The plan in it is the one that was carried out, or none."""
+    with pytest.raises(ValueError, match="not the one that was carried out"):
+        Prepared.of(manifest(3), plan(3))
+    carried_out = structs.replace(manifest(3), plan_checksum=checksum(plan(3)))
+    stored = encode(Prepared.of(carried_out, plan(3)))
+    assert decode(stored, Prepared, "prepared").plan == plan(3)
 
 
 # --- the pointer and the attempt ----------------------------------------------------------------

@@ -18,6 +18,7 @@ ALLOWED = {
     "collections",
     "dataclasses",
     "datetime",
+    "enum",
     "hashlib",
     "itertools",
     "msgspec",

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
+from msgspec import structs
 
 from laminar_dagster.core.errors import (
-    AllCheckpointsCorrupt,
     DeltaWithoutBase,
     InvalidManifest,
     LaminarError,
     LedgerMismatch,
-    MalformedDocument,
     OperatorMismatch,
-    StoreUnavailable,
     UnsupportedVersion,
 )
 from laminar_dagster.core.ids import EpochNumber, OperatorId, SinkId, SourceId
@@ -29,14 +26,16 @@ from laminar_dagster.core.protocol import (
     next_step,
 )
 from laminar_dagster.core.recovery import (
-    Candidate,
     FoundEpoch,
+    Need,
     OperatorSnapshotRef,
     RecoveryPlan,
     Standing,
     check_operators,
+    choose_winner,
     facts_of,
-    fallback_chain,
+    find_confirmed,
+    other_files,
 )
 from tests.unit.core import strategies
 from tests.unit.core.samples import (
@@ -52,7 +51,6 @@ from tests.unit.core.samples import (
 )
 
 OTHER = SinkId("warehouse")
-DAMAGE = MalformedDocument("m", "cut off")
 
 
 def found(
@@ -159,76 +157,6 @@ def test_without_its_manifest_an_epoch_is_not_taken_as_confirmed() -> None:
     assert next_step(facts) != MoveLatest()
 
 
-# --- which checkpoint to recover from -----------------------------------------------------------
-
-
-def intact(number: int, *, minted: int | None = None) -> Candidate:
-    name = checkpoint(number, minted=minted)
-    return Candidate(name, manifest(number, checkpoint_id=name))
-
-
-def damaged(number: int, *, minted: int | None = None) -> Candidate:
-    return Candidate(checkpoint(number, minted=minted), DAMAGE)
-
-
-def epochs(chain: tuple[CheckpointManifest, ...]) -> list[int]:
-    return [document.epoch for document in chain]
-
-
-def test_fallback_to_previous_checkpoint() -> None:
-    candidates = [intact(1), intact(2), damaged(3)]
-    assert epochs(fallback_chain(candidates, 1)) == [2]
-    assert epochs(fallback_chain(candidates, 2)) == [2, 1]
-
-
-def test_all_checkpoints_corrupt() -> None:
-    with pytest.raises(AllCheckpointsCorrupt) as caught:
-        fallback_chain([damaged(1), damaged(2), damaged(3)], 9)
-    assert caught.value.attempted == 3
-    assert "cut off" in caught.value.last_reason
-
-
-def test_damage_takes_up_the_tries() -> None:
-    with pytest.raises(AllCheckpointsCorrupt) as caught:
-        fallback_chain([intact(1), damaged(2), damaged(3)], 1)
-    assert caught.value.attempted == 2
-    with pytest.raises(AllCheckpointsCorrupt):
-        fallback_chain([intact(1), damaged(2)], 0)
-
-
-def test_no_checkpoint_available() -> None:
-    assert fallback_chain([], 3) == ()
-
-
-def test_without_fallbacks_only_the_newest_is_tried() -> None:
-    assert epochs(fallback_chain([intact(1), intact(3), intact(2)], 0)) == [3]
-
-
-def test_what_is_listed_twice_takes_one_try() -> None:
-    candidates = [intact(1), damaged(2), damaged(2), intact(1), damaged(2)]
-    assert epochs(fallback_chain(candidates, 1)) == [1]
-
-
-@given(st.permutations([intact(1), intact(2), damaged(3), intact(4)]), st.integers(0, 4))
-def test_the_order_of_the_listing_does_not_matter(listed: list[Candidate], most: int) -> None:
-    chain = epochs(fallback_chain(listed, most))
-    assert chain == [epoch for epoch in (4, None, 2, 1)[: most + 1] if epoch]
-
-
-@given(st.permutations(range(1, 7)), st.integers(0, 5))
-def test_clocks_that_disagree_do_not_hide_the_newest_epoch(minted: list[int], most: int) -> None:
-    """Ids sort by the clocks of whoever minted them; the newest epoch is the one to try first."""
-    candidates = [intact(number, minted=time) for number, time in enumerate(minted, start=1)]
-    assert epochs(fallback_chain(candidates, most)) == [6, 5, 4, 3, 2, 1][: most + 1]
-
-
-def test_a_store_that_is_away_is_not_taken_for_damage() -> None:
-    """Falling back would re-run epochs, and "all corrupt" would send people to their backups."""
-    away = Candidate(checkpoint(2), StoreUnavailable("s3://b", "timeout"))
-    with pytest.raises(StoreUnavailable):
-        fallback_chain([intact(1), away], 1)
-
-
 # --- operators ----------------------------------------------------------------------------------
 
 AGG, JOIN = OperatorId("agg"), OperatorId("join")
@@ -311,3 +239,51 @@ def test_a_manifest_that_must_not_be_restored_gives_no_plan() -> None:
         RecoveryPlan.from_manifest(manifest(operators=(operator(state_file(1, delta=True)),)))
     with pytest.raises(InvalidManifest):
         RecoveryPlan.from_manifest(manifest(total_size_bytes=1))
+
+
+# --- what is left of an epoch -------------------------------------------------------------------
+
+
+def other_version(number: int) -> CheckpointManifest:
+    """A whole manifest of the same epoch that says something else."""
+    return structs.replace(manifest(number), metadata={"by": "somebody else"})
+
+
+def test_the_winner_is_found_from_any_record() -> None:
+    one, two = manifest(4), other_version(4)
+    epoch = EpochNumber(4)
+    pointer = LatestPointer.to(two).as_parent()
+    assert choose_winner(epoch, None, [], []) is None
+    assert choose_winner(epoch, None, [one], []) == one
+    assert choose_winner(epoch, Prepared.of(one), [], []) == one
+    # The record of the winner is believed, unless somebody else names the other by its content.
+    assert choose_winner(epoch, Prepared.of(one), [two], []) == one
+    assert choose_winner(epoch, Prepared.of(one), [two], [pointer]) == two
+    assert choose_winner(epoch, None, [one, two], [pointer]) == two
+    # Of another epoch, or of content that nobody has: no witness.
+    far = LatestPointer.to(manifest(5)).as_parent()
+    assert choose_winner(epoch, Prepared.of(one), [two], [far]) == one
+    with pytest.raises(InvalidManifest, match="2 manifests, and nothing says which"):
+        choose_winner(epoch, None, [one, two], [far])
+
+
+def test_what_every_sink_has_is_confirmed() -> None:
+    both = {
+        EpochNumber(number): manifest(number, sinks=(sink(), sink(OTHER, joined_at=2)))
+        for number in (3, 4, 5)
+    }
+    at = {number: EpochNumber(number) for number in range(6)}
+    assert find_confirmed(both, {LAKE: at[5], OTHER: at[5]}, ()) == 5
+    assert find_confirmed(both, {LAKE: at[5], OTHER: at[3]}, ()) == 3
+    assert find_confirmed(both, {LAKE: at[5], OTHER: None}, ()) == 0
+    # A sink that is away confirms nothing; one that was removed holds nobody back.
+    assert find_confirmed(both, {LAKE: at[5]}, {OTHER}) == 0
+    assert find_confirmed(both, {LAKE: at[5]}, ()) == 5
+    assert find_confirmed({}, {LAKE: at[5]}, ()) == 0
+
+
+def test_staged_output_is_needed_by_sinks_that_have_not_committed() -> None:
+    document = manifest(4, sinks=(sink(), sink(OTHER, joined_at=2)))
+    needs = {each.key.split("/")[3]: each.need for each in other_files(document, {OTHER})}
+    assert needs[LAKE] is Need.NOT_NOW
+    assert needs[OTHER] is Need.TO_GO_ON

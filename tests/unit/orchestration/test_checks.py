@@ -9,8 +9,10 @@ from msgspec import structs
 from laminar_dagster.core.errors import SourceReplaced, SourceUnavailable
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.orchestration import checks
+from laminar_dagster.runtime.adapters import Adapters
 from laminar_dagster.runtime.backlog import Backlog
 from tests.unit.orchestration.conditions import Stage
+from tests.unit.runtime.observed import ObservedSource
 
 
 def result(stage: Stage, name: str, *, state_bytes: int | None = None) -> dg.AssetCheckResult:
@@ -76,6 +78,52 @@ def test_a_source_that_no_longer_holds_what_was_read_is_told(
     assert not found.passed
     assert found.severity == dg.AssetCheckSeverity.WARN
     assert found.metadata["oldest_epoch"] == dg.MetadataValue.int(1)
+
+
+def observed(stage: Stage) -> ObservedSource:
+    """The source of the stage, which tells how it does."""
+    source = ObservedSource(stage.world.log, address="file:///input")
+    stage.stream.__dict__["adapters"] = Adapters((source,), stage.stream.adapters.sinks)
+    return source
+
+
+def test_records_that_may_expire_unread_are_a_warning(ran: Stage) -> None:
+    source = observed(ran)
+    ran.arrive(4, 5)
+    found = result(ran, "retention_headroom")
+    assert found.passed
+    assert found.metadata["lag/numbers"] == dg.MetadataValue.int(2)
+    assert "headroom/numbers" not in found.metadata
+    source.headroom = 0.1
+    assert result(ran, "retention_headroom").passed, "as much as is asked for"
+    source.headroom = 0.0999
+    found = result(ran, "retention_headroom")
+    assert not found.passed
+    assert found.severity == dg.AssetCheckSeverity.WARN
+    assert found.metadata["headroom/numbers"] == dg.MetadataValue.float(0.0999)
+    assert found.description == "numbers, numbers/0: 10.0% of what it holds has been read, 2 wait"
+
+
+def test_how_much_headroom_is_wanted_stands_in_the_pipeline(stage: Stage) -> None:
+    stage.files["pipeline.yml"] = stage.files["pipeline.yml"].replace(
+        "freshness: 15m", "min_retention_headroom: 0.5"
+    )
+    stage.arrive(1, 2, 3)
+    stage.runner().run()
+    observed(stage).headroom = 0.4
+    assert not result(stage, "retention_headroom").passed
+
+
+def test_headroom_that_is_not_known_is_no_good_news(
+    ran: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> object:
+        raise SourceUnavailable("numbers", "no answer")
+
+    monkeypatch.setattr("laminar_dagster.testing.memory_pipeline.MemorySource.plan", away)
+    found = result(ran, "retention_headroom")
+    assert not found.passed
+    assert "not known of numbers: source numbers is away" in (found.description or "")
 
 
 def test_state_that_grows_fast_is_told_once_it_is_large(ran: Stage) -> None:

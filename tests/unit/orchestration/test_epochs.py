@@ -8,6 +8,7 @@ import pytest
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.ports import Violation
 from tests.unit.orchestration.conditions import Stage, failure_text
+from tests.unit.runtime.observed import ReadingEngine
 
 
 def check_results(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetCheckEvaluation]:
@@ -62,6 +63,36 @@ def test_an_epoch_is_a_dossier(stage: Stage) -> None:
     assert stage.metadata(result, "t")["dagster/partition_row_count"] == 3
 
 
+def test_what_reading_took_is_shown_as_numbers(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.unit.runtime.conditions.MemoryEngine", ReadingEngine)
+    stage.arrive(1, 2, 3, 4, 5)
+    result = stage.run("epoch_and_commit", [1])
+    expected = {
+        "records_numbers": 3,
+        "bytes_numbers": 1000,
+        "fetch_seconds_numbers": 0.5,
+        "decode_seconds_numbers": 0.25,
+        "pauses_numbers": 3,
+        "dead_letters_numbers": 1,
+        "late_numbers": 2,
+        "schema_ids_numbers": "7, 9",
+        "records_skipped": 0,
+        "rows_added": 0,
+    }
+    for asset in ("state_snapshot", "checkpoint_manifest"):
+        found = stage.metadata(result, asset)
+        assert {name: found[name] for name in expected} == expected
+    (row,) = stage.metadata(result, "epoch_plan")["waiting"].records
+    assert row.data == {
+        "source": "numbers",
+        "partition": "numbers/0",
+        "lag": 2,
+        "unit": "records",
+    }
+
+
 def test_every_check_has_a_result(stage: Stage) -> None:
     stage.arrive(1, 2, 3)
     found = check_results(stage.run("epoch", [1]))
@@ -69,8 +100,10 @@ def test_every_check_has_a_result(stage: Stage) -> None:
         "contract": True,
         "record_accounting": True,
         "offset_contiguity": True,
+        "sink_fit": True,
         "lag": True,
         "retention": True,
+        "retention_headroom": True,
         "state_growth": True,
     }
 
@@ -200,6 +233,53 @@ def test_verify_names_a_damaged_file(stage: Stage) -> None:
     state.write_bytes(b"damaged")
     result = stage.run("verify")
     assert stage.error_kind(result) == "checksum_mismatch"
+
+
+def test_recover_mends_what_is_damaged_and_tells_of_it(stage: Stage) -> None:
+    for number in range(9):
+        stage.arrive(number)
+    stage.run("epoch_and_commit", [1, 2, 3])
+    root = stage.project / "state"
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    manifest = stage.checkpoints.winner(EpochNumber(3)).manifest
+    state = root / "checkpoints" / manifest.checkpoint_id / "operators/totals/0.delta"
+    state.write_bytes(b"damaged")
+    (root / "checkpoints" / "_latest").unlink()
+    dry = stage.run("recover", ops={"clicks_recover_store": {"config": {"dry_run": True}}})
+    assert dry.success
+    assert state.read_bytes() == b"damaged"
+    result = stage.run("recover")
+    assert result.success
+    seen = [
+        event.asset_observation_data.asset_observation
+        for event in result.all_events
+        if event.is_asset_observation
+    ]
+    assert seen[0].metadata["objects_mended"].value == 2
+    assert seen[0].metadata["fallback_attempts"].value == 1
+    assert {path: path.read_bytes() for path in before} == before
+    assert stage.run("verify").success
+    logged = [entry.message for entry in stage.instance.all_logs(result.run_id)]
+    assert any("0.delta was rebuilt, epoch 3 run again" in message for message in logged)
+
+
+def test_recover_refuses_a_store_that_was_set_back(stage: Stage) -> None:
+    """Dagster has recorded an epoch of which the store knows nothing."""
+    for number in range(6):
+        stage.arrive(number)
+    stage.run("epoch_and_commit", [1])
+    older = {path: path.read_bytes() for path in (stage.project / "state").rglob("*.json")}
+    latest = stage.project / "state" / "checkpoints" / "_latest"
+    pointer = latest.read_bytes()
+    stage.run("epoch_and_commit", [2])
+    for path in (stage.project / "state").rglob("*.json"):
+        if path not in older:
+            path.unlink()
+    latest.write_bytes(pointer)
+    stage.world.table.ledger = EpochNumber(1)
+    result = stage.run("recover")
+    assert stage.error_kind(result) == "store_set_back"
+    assert "Dagster knows of epoch 2" in failure_text(result)
 
 
 def test_a_key_that_somebody_added_by_hand_is_refused(stage: Stage) -> None:

@@ -10,7 +10,7 @@ import pytest
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.errors import RetentionExpired
 from laminar_dagster.core.ports import Admission
-from laminar_dagster.runtime.assembly import build_source
+from laminar_dagster.runtime.assembly import assemble, build_source
 from tests.unit.config.folders import CONFIG, load
 
 SOURCE = """CREATE SOURCE TABLE s (n INT)
@@ -58,3 +58,20 @@ def test_what_a_gap_does(tmp_path: Path, config: str) -> None:
     else:
         with pytest.raises(RetentionExpired):
             source.plan(first, ends, Admission(), now)
+
+
+def test_a_pipeline_knows_what_its_sinks_publish_and_how(tmp_path: Path) -> None:
+    """The fingerprint says nothing of it, and a promotion must."""
+    sinks = """
+CREATE SINK kept FROM v
+WITH (connector = 'delta', path = 'kept', mode = 'upsert', key = 'n');
+CREATE SINK lake FROM v WITH (connector = 'delta', path = 'lake');
+"""
+    files = {"pipeline.yml": CONFIG, "a.sql": SOURCE.format(more="") + sinks}
+    model = load(tmp_path, files)
+    (tmp_path / "in").mkdir()
+    found = {each.sink_id: each for each in assemble(model, tmp_path, None).published or ()}
+    assert {name: (each.view, each.mode, each.key) for name, each in found.items()} == {
+        "kept": ("v", "upsert", ("n",)),
+        "lake": ("v", "append", ()),
+    }

@@ -22,8 +22,8 @@ from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.core.ports import Admission
 from laminar_dagster.runtime.backlog import SourceBacklog, backlog_of, is_short_of, measure
 from laminar_dagster.runtime.epoch import EpochRunner
-from laminar_dagster.sources.file_options import FileOptions
-from laminar_dagster.sources.file_source import FileSource
+from laminar_dagster.sources.file.options import FileOptions
+from laminar_dagster.sources.file.source import FileSource
 from laminar_dagster.stores.local import LocalStore
 from laminar_dagster.testing.memory_pipeline import MemoryLog, MemorySource
 from laminar_dagster.testing.memory_store import MemoryStore

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import (
@@ -17,6 +18,7 @@ from laminar_dagster.core.errors import (
     InvalidManifest,
     LedgerMismatch,
     NoCheckpointAvailable,
+    OutputMismatch,
     SinkUnavailable,
 )
 from laminar_dagster.core.ids import EpochNumber, SinkId
@@ -24,6 +26,7 @@ from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.ports import EpochOutput, ObjectStore, Violation
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.epoch import EpochRunner
+from laminar_dagster.runtime.rerun import rerun
 from laminar_dagster.runtime.survey import survey
 from laminar_dagster.stores.local import LocalStore
 from laminar_dagster.testing.memory_pipeline import (
@@ -34,6 +37,7 @@ from laminar_dagster.testing.memory_pipeline import (
 )
 from laminar_dagster.testing.memory_store import MemoryStore
 from tests.unit.runtime.conditions import World
+from tests.unit.runtime.observed import READING, ReadingEngine
 
 STEPS = (
     "Plan",
@@ -269,6 +273,39 @@ def test_a_ledger_that_no_history_explains_stops_everything(
 # --- other processes ----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("has_more", [True, False])
+def test_an_epoch_that_took_a_lost_ones_number_is_not_taken_for_it(
+    world: World, store: ObjectStore, has_more: bool
+) -> None:
+    """The sink that has the lost one is away while the other is planned, so nobody notices then."""
+    first, second = two_sinks()
+    second.table.is_away = True
+    with pytest.raises(SinkUnavailable):
+        EpochRunner(world.pipeline(store, sinks=(first, second))).run()
+    held = list(first.table.rows)
+    lost = CheckpointStore(store).winner(EpochNumber(1)).checkpoint_id
+    for folder in (layout.epoch_start(EpochNumber(1)), layout.checkpoint_folder(lost)):
+        store.delete([info.key for info in store.list(folder)])
+    if has_more:
+        world.log.partitions[1].append(30)
+    first.table.is_away, second.table.is_away = True, False
+    with pytest.raises(SinkUnavailable):
+        EpochRunner(world.pipeline(store, sinks=(first, second))).run()
+    assert second.table.ledger == 1
+    first.table.is_away = False
+    runner = EpochRunner(world.pipeline(store, sinks=(first, second)))
+    if not has_more:
+        # The same ranges came out the same: it is no other epoch.
+        assert runner.run().epoch == 1
+        assert first.table.rows == second.table.rows == held
+        return
+    with pytest.raises(OutputMismatch) as caught:
+        runner.run()
+    assert (caught.value.sink_id, caught.value.epoch) == (first.sink_id, 1)
+    assert first.table.rows == held
+    assert survey(CheckpointStore(store)).latest is None
+
+
 def test_a_slower_attempt_stops(world: World, store: ObjectStore) -> None:
     pipeline = world.pipeline(store)
 
@@ -379,3 +416,36 @@ def test_epochs_are_prepared_while_a_sink_is_away(world: World, store: ObjectSto
     for epoch in (1, 2):
         world.runner(store).commit(EpochNumber(epoch))
     assert world.table.epochs == [1, 2]
+
+
+# --- running a committed epoch again --------------------------------------------------------------
+
+
+def test_how_long_reading_took_is_no_difference(world: World, store: ObjectStore) -> None:
+    """A run that fetched more slowly has read the same."""
+
+    class Timed(ReadingEngine):
+        turns = 0
+
+        def compute(self, plan, parent, attempt):  # type: ignore[no-untyped-def]
+            output = super().compute(plan, parent, attempt)
+            self.turns += 1
+            reading = structs.replace(READING, fetch_micros=self.turns)
+            source = structs.replace(output.sources[0], reading=reading)
+            return dataclasses.replace(output, sources=(source,))
+
+    pipeline = dataclasses.replace(world.pipeline(store), engine=Timed(store, world.log))
+    EpochRunner(pipeline).run()
+    assert rerun(pipeline, EpochNumber(1)).is_identical
+
+
+def test_a_damaged_history_holds_up_no_epoch(world: World, store: ObjectStore) -> None:
+    """What it reaches is not known, so nothing is collected; the epoch is finished all the same."""
+    runner = EpochRunner(world.pipeline(store, retain=5))
+    first = runner.run()
+    runner.run()
+    store.put(layout.manifest_key(first.checkpoint_id), b"damaged")
+    before = {info.key for info in store.list("checkpoints/")}
+    report = EpochRunner(world.pipeline(store, retain=5)).run()
+    assert report.steps[-1].name == "Collect"
+    assert before < {info.key for info in store.list("checkpoints/")}

@@ -10,10 +10,11 @@ import pyarrow as pa
 from laminar_dagster.core import layout
 from laminar_dagster.core.ids import EpochNumber, FileName, SinkId
 from laminar_dagster.core.manifest import FileEntry, SinkEntry
-from laminar_dagster.core.ports import StagedOutput
+from laminar_dagster.core.ports import ArrowSchema, StagedOutput
 from laminar_dagster.testing.sink_contract import Row
 
 SINK = SinkId("table")
+COLUMNS: ArrowSchema = pa.schema([pa.field("key", pa.int64()), pa.field("value", pa.string())])
 
 # Its first array makes pyarrow import pandas. Here that happens once, and not in every process
 # that is forked to be killed.

@@ -20,13 +20,15 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from laminar_dagster.core.errors import (
     CommitOutcomeUnknown,
+    InvalidConfig,
     LedgerMismatch,
     SinkUnavailable,
     WriteFailed,
 )
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
-from laminar_dagster.sinks import delta_sink, delta_writes
-from laminar_dagster.sinks.delta_sink import DeltaSink
+from laminar_dagster.sinks.delta import sink as delta_sink
+from laminar_dagster.sinks.delta import writes
+from laminar_dagster.sinks.delta.sink import DeltaSink
 from tests.unit.sinks.staging import SINK, staged
 
 PIPELINE = PipelineName("clicks")
@@ -121,11 +123,11 @@ def test_the_client_makes_no_commit_for_another_version(folder: Path) -> None:
     row = pa.table({"k": [1]})
     no_key = row.slice(0, 0)
     ways: list[Callable[[DeltaTable], None]] = [
-        lambda table: delta_writes.append(table, row, properties),
-        lambda table: delta_writes.append(table, pa.table({"k": [1], "new": [1]}), properties),
-        lambda table: delta_writes.merge(table, row, no_key, ("k",), properties),
-        lambda table: delta_writes.merge(table, row.slice(0, 0), row, ("k",), properties),
-        lambda table: delta_writes.move_ledger_only(table, properties),
+        lambda table: writes.append(table, row, properties),
+        lambda table: writes.append(table, pa.table({"k": [1], "new": [1]}), properties),
+        lambda table: writes.merge(table, row, no_key, ("k",), properties),
+        lambda table: writes.merge(table, row.slice(0, 0), row, ("k",), properties),
+        lambda table: writes.move_ledger_only(table, properties),
     ]
     write_deltalake(str(folder), row)
     for way in ways:
@@ -136,15 +138,15 @@ def test_the_client_makes_no_commit_for_another_version(folder: Path) -> None:
             way(stale)
         assert DeltaTable(str(folder)).version() == version
     pending = str(folder) + "-pending"
-    delta_writes.create_pending(pending, None, properties)
+    writes.create_pending(pending, None, properties)
     stale = DeltaTable(pending)
-    delta_writes.append(DeltaTable(pending), row, properties)
+    writes.append(DeltaTable(pending), row, properties)
     with pytest.raises(CommitFailedError):
-        delta_writes.append(stale, row, properties)
+        writes.append(stale, row, properties)
     with pytest.raises(DeltaError, match="already exists"):
-        delta_writes.create(pending, row, None, properties)
+        writes.create(pending, row, None, properties)
     with pytest.raises(DeltaError, match="already exists"):
-        delta_writes.create_pending(pending, None, properties)
+        writes.create_pending(pending, None, properties)
     assert rows_of(Path(pending)) == [{"k": 1}]
 
 
@@ -183,26 +185,26 @@ def test_an_epoch_that_another_committer_published_in_between(
 ) -> None:
     sink = sink_at(folder)
     commit(sink, 1, pa.table({"k": [1]}))
-    real = delta_writes.append
+    real = writes.append
     with monkeypatch.context() as patch:
 
         def meanwhile(table: DeltaTable, rows: Any, properties: CommitProperties) -> None:
-            patch.setattr(delta_writes, "append", real)
+            patch.setattr(writes, "append", real)
             commit(sink_at(folder), 2, pa.table({"k": [2]}))
             real(table, rows, properties)
 
-        patch.setattr(delta_writes, "append", meanwhile)
+        patch.setattr(writes, "append", meanwhile)
         commit(sink, 2, pa.table({"k": [2]}))
     assert rows_of(folder) == [{"k": 1}, {"k": 2}]
     with monkeypatch.context() as patch:
 
         def two_epochs(table: DeltaTable, rows: Any, properties: CommitProperties) -> None:
-            patch.setattr(delta_writes, "append", real)
+            patch.setattr(writes, "append", real)
             commit(sink_at(folder), 3, pa.table({"k": [3]}))
             commit(sink_at(folder), 4, pa.table({"k": [4]}))
             real(table, rows, properties)
 
-        patch.setattr(delta_writes, "append", two_epochs)
+        patch.setattr(writes, "append", two_epochs)
         with pytest.raises(LedgerMismatch):
             commit(sink, 3, pa.table({"k": [3]}))
     assert rows_of(folder) == [{"k": 1}, {"k": 2}, {"k": 3}, {"k": 4}]
@@ -453,14 +455,14 @@ def test_an_error_after_which_the_table_cannot_be_read_is_unknown(
     sink = sink_at(folder)
     commit(sink, 1, pa.table({"k": [1]}))
     with monkeypatch.context() as patch:
-        real = delta_writes.append
+        real = writes.append
 
         def write_and_vanish(*arguments: Any) -> None:
             real(*arguments)
             (folder / "_delta_log" / f"{2:020d}.json").write_text("gar")
             raise OSError("the disk went away")
 
-        patch.setattr(delta_writes, "append", write_and_vanish)
+        patch.setattr(writes, "append", write_and_vanish)
         with pytest.raises(CommitOutcomeUnknown, match="the disk went away"):
             commit(sink, 2, pa.table({"k": [2]}))
     (folder / "_delta_log" / f"{2:020d}.json").unlink()
@@ -486,7 +488,7 @@ def test_an_error_before_the_commit_publishes_nothing(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(delta_writes, "append", fail)
+        patch.setattr(writes, "append", fail)
         with pytest.raises(kind):
             commit(sink, 2, pa.table({"k": [2]}))
     assert sink.ledger() == 1
@@ -570,7 +572,7 @@ def _before_each_write(patch: pytest.MonkeyPatch, folder: Path, keys: Iterator[i
     """Let another application commit a row just before each write, while there are keys left."""
 
     def intrude(name: str) -> None:
-        real = getattr(delta_writes, name)
+        real = getattr(writes, name)
 
         def write(*arguments: Any) -> None:
             key = next(keys, None)
@@ -578,7 +580,7 @@ def _before_each_write(patch: pytest.MonkeyPatch, folder: Path, keys: Iterator[i
                 write_deltalake(str(folder), pa.table({"k": [key]}), mode="append")
             real(*arguments)
 
-        patch.setattr(delta_writes, name, write)
+        patch.setattr(writes, name, write)
 
     intrude("append")
     intrude("merge")
@@ -586,13 +588,33 @@ def _before_each_write(patch: pytest.MonkeyPatch, folder: Path, keys: Iterator[i
 
 def _then_fail(patch: pytest.MonkeyPatch, error: Exception) -> None:
     def spoil(name: str) -> None:
-        real = getattr(delta_writes, name)
+        real = getattr(writes, name)
 
         def write(*arguments: Any) -> None:
             real(*arguments)
             raise error
 
-        patch.setattr(delta_writes, name, write)
+        patch.setattr(writes, name, write)
 
     spoil("append")
     spoil("create")
+
+
+# --- asked before ---------------------------------------------------------------------------------
+
+
+def test_a_check_says_what_a_commit_would_refuse(folder: Path) -> None:
+    columns = pa.schema([("k", pa.int64()), ("v", pa.string())])
+    with pytest.raises(InvalidConfig, match="there is no Delta table"):
+        sink_at(folder, create=False).check(columns)
+    sink_at(folder).check(columns)
+    assert not folder.exists()
+    commit(sink_at(folder), 1, pa.table({"k": [1]}))
+    sink_at(folder).check(columns)
+    with pytest.raises(InvalidConfig, match="has no column `v`"):
+        sink_at(folder, create=False).check(columns)
+    with pytest.raises(InvalidConfig, match="no key column `id`"):
+        sink_at(folder, mode="upsert", key=("id",)).check(columns)
+    with pytest.raises(InvalidConfig, match="`k`"):
+        sink_at(folder).check(pa.schema([("k", pa.string())]))
+    assert DeltaTable(str(folder)).version() == 0

@@ -12,11 +12,11 @@ import pytest
 from deltalake import DeltaTable
 
 from laminar_dagster.core.ids import PipelineName, SinkId
-from laminar_dagster.core.ports import Sink
-from laminar_dagster.sinks.delta_sink import DeltaSink
-from laminar_dagster.sinks.sqlite_sink import SqliteSink
+from laminar_dagster.core.ports import ArrowSchema, Sink
+from laminar_dagster.sinks.delta.sink import DeltaSink
+from laminar_dagster.sinks.sqlite.sink import SqliteSink
 from laminar_dagster.testing.sink_contract import Mode, Row, SinkContract, SinkPlace
-from tests.unit.sinks.staging import encode
+from tests.unit.sinks.staging import COLUMNS, encode
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +54,9 @@ class SqlitePlace:
     def encode(self, rows: Sequence[Row], weights: Sequence[int] | None) -> bytes:
         return encode(rows, weights)
 
+    def columns(self) -> ArrowSchema:
+        return COLUMNS
+
 
 @dataclass(frozen=True)
 class DeltaPlace:
@@ -78,6 +81,9 @@ class DeltaPlace:
 
     def encode(self, rows: Sequence[Row], weights: Sequence[int] | None) -> bytes:
         return encode(rows, weights)
+
+    def columns(self) -> ArrowSchema:
+        return COLUMNS
 
 
 class TestSqliteSink(SinkContract):

@@ -10,8 +10,8 @@ import pytest
 from laminar_dagster.config.model import Place, SinkTable
 from laminar_dagster.core.errors import InvalidConfig, InvalidName, LaminarError
 from laminar_dagster.core.ids import EpochNumber, OperatorId, PipelineName, SinkId
-from laminar_dagster.sinks.delta_sink import DeltaSink
-from laminar_dagster.sinks.sqlite_sink import SqliteSink
+from laminar_dagster.sinks.delta.sink import DeltaSink
+from laminar_dagster.sinks.sqlite.sink import SqliteSink
 from tests.unit.sinks.staging import staged
 
 PIPELINE = PipelineName("clicks")

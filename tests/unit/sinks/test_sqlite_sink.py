@@ -17,6 +17,7 @@ import pytest
 
 from laminar_dagster.core.errors import (
     CommitOutcomeUnknown,
+    InvalidConfig,
     LaminarError,
     SinkUnavailable,
     WriteFailed,
@@ -24,7 +25,7 @@ from laminar_dagster.core.errors import (
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
 from laminar_dagster.core.manifest import FileEntry
 from laminar_dagster.core.ports import StagedOutput
-from laminar_dagster.sinks.sqlite_sink import SqliteSink
+from laminar_dagster.sinks.sqlite.sink import SqliteSink
 from tests.unit.sinks.staging import SINK, staged
 
 PIPELINE = PipelineName("clicks")
@@ -505,3 +506,29 @@ def test_asking_for_the_ledger_makes_no_file(tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
     assert sink_at(tmp_path / "empty.db").ledger() is None
     assert sink_at(tmp_path / "empty.db").sink_id == SinkId("table")
+
+
+# --- asked before ---------------------------------------------------------------------------------
+
+
+def test_a_check_says_what_a_commit_would_refuse(path: Path) -> None:
+    columns = pa.schema([("k", pa.int64()), ("v", pa.string())])
+    with pytest.raises(InvalidConfig, match="there is no such file"):
+        sink_at(path, create=False).check(columns)
+    sink_at(path).check(columns)
+    assert not path.exists()
+    commit(sink_at(path), 1, pa.table({"k": [1]}))
+    sink_at(path).check(columns)
+    with pytest.raises(InvalidConfig, match="has no column `v`"):
+        sink_at(path, create=False).check(columns)
+    with pytest.raises(InvalidConfig, match="its epochs so far are in table `t`"):
+        sink_at(path, table="other").check(columns)
+    with pytest.raises(InvalidConfig, match="would change the values"):
+        sink_at(path).check(pa.schema([("k", pa.string())]))
+    assert [name for _, name, *_ in query(path, "PRAGMA table_info(t)")] == ["k"]
+
+
+def test_a_check_of_a_file_that_is_no_database_says_so(path: Path) -> None:
+    path.write_bytes(b"no database" * 100)
+    with pytest.raises(SinkUnavailable, match="not a database"):
+        sink_at(path).check(pa.schema([("k", pa.int64())]))

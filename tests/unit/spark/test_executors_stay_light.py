@@ -9,9 +9,19 @@ EXECUTOR_MODULES = (
     "laminar_dagster.spark.scan",
     "laminar_dagster.spark.bucket_step",
     "laminar_dagster.spark.staging",
-    "laminar_dagster.sources.file_reader",
+    "laminar_dagster.sources.file.reader",
+    "laminar_dagster.sources.kafka.reader",
+    "laminar_dagster.sources.kafka.decoding",
 )
-HEAVY = ("sqlglot", "yaml", "pandera", "laminar_dagster.config.model", "laminar_dagster.config.sql")
+HEAVY = (
+    "sqlglot",
+    "yaml",
+    "pandera",
+    "laminar_dagster.config.model",
+    "laminar_dagster.config.sql",
+    "urllib3",
+    "fastavro",
+)
 
 
 def test_nothing_heavy_is_loaded() -> None:

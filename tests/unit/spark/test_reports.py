@@ -9,6 +9,7 @@ import pytest
 
 from laminar_dagster.core.errors import ComputeFailed, ObjectMissing
 from laminar_dagster.core.ids import CheckpointId, OperatorId, SinkId
+from laminar_dagster.core.manifest import SourceReading
 from laminar_dagster.core.ports import Violation
 from laminar_dagster.spark.reports import sort_out
 
@@ -27,6 +28,13 @@ def split(part: int = 0, **changes: Any) -> str:
         "dead": 1,
         "watermark": 5,
         "files": [],
+        "added": 0,
+        "skipped": 0,
+        "schema_ids": [],
+        "chunks": 1,
+        "fetch_micros": 10,
+        "decode_micros": 20,
+        "pauses": 0,
     }
     return json.dumps({**report, **changes})
 
@@ -54,6 +62,21 @@ def test_what_adds_up_is_not_complained_of() -> None:
     assert (counts.read, counts.processed, counts.filtered) == (10, 5, 2)
 
 
+def test_updates_add_rows_and_tombstones_hold_none() -> None:
+    reports = sort_out([split(added=4, skipped=1, passed=10), tally(8, 2)], OWN)
+    assert reports.miscounts(FED, {"s": 1}) == ()
+    counts = reports.counts(FED)
+    assert counts.is_balanced
+    assert (counts.added, counts.skipped) == (4, 1)
+
+
+def test_what_reading_took_is_added_up() -> None:
+    reports = sort_out([split(), split(1, fetch_micros=5, pauses=2), tally(14, 0)], OWN)
+    assert reports.reading("s") == SourceReading(
+        records=20, size_bytes=200, chunks=2, fetch_micros=15, decode_micros=40, pauses=2
+    )
+
+
 def test_a_source_that_is_read_twice_is_counted_twice_by_its_reader_alone() -> None:
     reports = sort_out([split(), tally(9, 5)], OWN)
     assert reports.miscounts(FED, {"s": 1})
@@ -75,6 +98,8 @@ def test_a_report_that_came_two_ways_counts_once() -> None:
         [split(), tally(5, 3)],
         [split()],
         [split(passed=8), tally(6, 2)],
+        [split(skipped=1), tally(5, 2)],
+        [split(added=1), tally(5, 2)],
         [tally(0, 0)],
     ],
 )

@@ -1,0 +1,1 @@
+"""What a transaction costs in each sink, beside the same rows written by a plain client."""

@@ -1,0 +1,1 @@
+"""``laminar fork``, ``laminar branch`` and ``laminar promote``."""

@@ -1,0 +1,1 @@
+"""``laminar txn``: transactions of sinks that are not over."""

@@ -1,0 +1,1 @@
+"""Connections to services that both sources and sinks talk to."""

@@ -1,0 +1,1 @@
+"""A Kafka cluster, for whoever reads from it or writes to it."""

@@ -1,0 +1,80 @@
+"""Options that a source and a sink have in common: properties of librdkafka, and the registry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+# Takes a mistake, and what to do about it.
+Refuse = Callable[[str, str], None]
+
+PASS_THROUGH: Final = "kafka."
+
+# A topic's name as Kafka allows it.
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_REGISTRY_URL: Final = re.compile(r"https?://[^@/]+(/|$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryOptions:
+    """Where schemas are kept, and who asks for them."""
+
+    url: str
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    ca_location: str = ""
+
+
+def pass_through(
+    given: Mapping[str, str],
+    own: frozenset[str],
+    fixed: Mapping[str, tuple[str, str]],
+    refuse: Refuse,
+) -> dict[str, str]:
+    """The properties of librdkafka that an author has given.
+
+    Args:
+        given: What stands below ``kafka.`` in the ``WITH``, without it.
+        own: Properties that have an option of their own.
+        fixed: Properties that are always the same, each with its value and the reason.
+        refuse: Told of every mistake.
+    """
+    found: dict[str, str] = {}
+    for name, text in given.items():
+        if name in own:
+            refuse(f"`{PASS_THROUGH}{name}` has an option of its own", f"write `{name}`")
+        elif name in fixed and text != fixed[name][0]:
+            value, why = fixed[name]
+            refuse(f"`{PASS_THROUGH}{name}` is always {value}", why)
+        else:
+            found[name] = text
+    return found
+
+
+def registry_options(parts: Mapping[str, str], refuse: Refuse) -> RegistryOptions | None:
+    """Where the schema registry is; None if the options name none.
+
+    Args:
+        parts: By the names of ``RegistryOptions``; empty where nothing is given.
+        refuse: Told of every mistake.
+    """
+    url = parts["url"]
+    if not url:
+        if any(parts.values()):
+            refuse("`schema.registry.url` is missing", "its credentials are given")
+        return None
+    if not _REGISTRY_URL.match(url):
+        hint = "credentials go into `schema.registry.username` and `schema.registry.password`"
+        refuse("`schema.registry.url` must be an http or https URL without credentials", hint)
+        return None
+    if bool(parts["username"]) != bool(parts["password"]):
+        refuse("`schema.registry.username` and `schema.registry.password` go together", "")
+    return RegistryOptions(**parts)
+
+
+def check_topic(name: str, refuse: Refuse) -> None:
+    """Refuse what Kafka does not take for a topic's name."""
+    if not _TOPIC.fullmatch(name) or name in (".", ".."):
+        refuse(f"{name[:80]!r} cannot be a topic's name", "letters, digits, `.`, `_`, `-`")

@@ -1,0 +1,331 @@
+"""Asks a schema registry that speaks Confluent's protocol, such as Karapace or Apicurio.
+
+What an id stands for never changes, so it is asked for once. Of the protocol a few requests are
+needed, which is why there is no client library: those bring a web framework to every executor.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote, urlsplit
+
+from laminar_dagster.core.errors import AuthFailed, InvalidConfig, RegistryUnavailable
+
+if TYPE_CHECKING:
+    import urllib3
+
+_SUBJECT_NOT_FOUND: Final = 40401
+_VERSION_NOT_FOUND: Final = 40402
+_SCHEMA_NOT_FOUND: Final = 40403
+_NOT_FOUND: Final = frozenset({_SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND})
+_LARGEST_ID: Final = 2**31 - 1
+_BUSY: Final = 429
+_MAX_REFERENCES: Final = 256
+_INCOMPATIBLE: Final = 409
+_INVALID: Final = 422
+_ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
+_CONTENT: Final = "application/vnd.schemaregistry.v1+json"
+
+
+class UnknownSchema(ValueError):
+    """The registry has no such schema."""
+
+
+class RefusedSchema(ValueError):
+    """The registry does not take a schema: it is not valid, or not compatible with the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A schema that another one needs.
+
+    Attributes:
+        name: What the other one calls it: of Avro a type, of Protobuf the path of an import.
+    """
+
+    name: str
+    schema: RegisteredSchema
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema as the registry holds it.
+
+    Attributes:
+        kind: ``AVRO``, ``PROTOBUF`` or ``JSON``.
+        text: JSON of Avro, or the text of a ``.proto`` file.
+        schema_id: Its id.
+    """
+
+    kind: str
+    text: str
+    references: tuple[Reference, ...] = ()
+    schema_id: int = 0
+
+    def in_order(self) -> list[Reference]:
+        """All that it needs, each after what that one needs itself, and each once."""
+        found: dict[str, Reference] = {}
+        for each in self.references:
+            for needed in (*each.schema.in_order(), each):
+                found.setdefault(needed.name, needed)
+        return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long to bear with a registry that is away.
+
+    Attributes:
+        first_pause: Before the second try, in seconds; the pause doubles, up to ``longest_pause``.
+        patience: After so many seconds in all, no further try is made.
+        timeout: How long one try may take.
+    """
+
+    first_pause: float = 0.1
+    longest_pause: float = 3.0
+    patience: float = 10.0
+    timeout: float = 5.0
+
+
+@dataclass
+class SchemaRegistry:
+    """A registry. It pickles, and then asks again: what it knows stays where it is.
+
+    Attributes:
+        url: Where it is. A user and a password within it are used, and never shown.
+        ca_file: Certificates to trust instead of the system's.
+    """
+
+    url: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    ca_file: str = ""
+    retry: RetryPolicy = field(default=RetryPolicy(), repr=False)
+    _schemas: dict[int, RegisteredSchema] = field(init=False, repr=False, compare=False)
+    _pool: urllib3.PoolManager | None = field(init=False, repr=False, compare=False)
+    _lock: threading.Lock = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Take the credentials out of the address."""
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidConfig("schema registry", "its url is none of http or https")
+        # As it was written, a port or the brackets of an IPv6 address included.
+        place = parts.netloc.rpartition("@")[2]
+        self.user = self.user or unquote(parts.username or "")
+        self.password = self.password or unquote(parts.password or "")
+        self.url = f"{parts.scheme}://{place}{parts.path.rstrip('/')}"
+        self._forget()
+
+    def schema(self, schema_id: int) -> RegisteredSchema:
+        """What an id stands for.
+
+        Raises:
+            UnknownSchema: The registry does not have it.
+            RegistryUnavailable: The registry was away all the time.
+            AuthFailed: It refuses the credentials.
+        """
+        known = self._schemas.get(schema_id)
+        if known is None:
+            reason = f"schema id {schema_id} is not in the registry"
+            if not 0 <= schema_id <= _LARGEST_ID:
+                raise UnknownSchema(reason)
+            answer = self._ask(f"/schemas/ids/{schema_id}", reason, "schema")
+            known = self._resolved({**answer, "id": schema_id}, ())
+            self._schemas[schema_id] = known
+        return known
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        """The newest schema of a subject; asked for each time.
+
+        Raises:
+            UnknownSchema: There is no such subject.
+            RegistryUnavailable: The registry was away all the time.
+            AuthFailed: It refuses the credentials.
+        """
+        return self._resolved(self._version(subject, "latest"), ())
+
+    def register(self, subject: str, kind: str, text: str) -> int:
+        """Give a subject a schema, and get its id. One that it has already keeps its id.
+
+        Raises:
+            RefusedSchema: It is not valid, or not compatible with the one before.
+            RegistryUnavailable: The registry was away all the time.
+            AuthFailed: It refuses the credentials.
+        """
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        answer = self._ask(path, f"subject {subject} is not in the registry", "id", (kind, text))
+        return int(answer["id"])
+
+    def find(self, subject: str, kind: str, text: str) -> int:
+        """The id of a schema that a subject has.
+
+        Raises:
+            UnknownSchema: It does not have it.
+            RefusedSchema: It is not valid.
+            RegistryUnavailable: The registry was away all the time.
+            AuthFailed: It refuses the credentials.
+        """
+        path = f"/subjects/{quote(subject, safe='')}"
+        missing = f"subject {subject} does not have this schema"
+        return int(self._ask(path, missing, "id", (kind, text))["id"])
+
+    def check(self, subject: str, kind: str, text: str) -> None:
+        """Find out whether a subject would take a schema. Registers nothing.
+
+        Raises:
+            RefusedSchema: It would not.
+            RegistryUnavailable: The registry was away all the time.
+            AuthFailed: It refuses the credentials.
+        """
+        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest"
+        try:
+            answer = self._ask(path, "", "is_compatible", (kind, text))
+        except UnknownSchema:
+            # The first one of a subject has nothing to be compatible with.
+            return
+        if answer["is_compatible"] is not True:
+            raise RefusedSchema(f"subject {subject}: it is not compatible with the latest one")
+
+    def _version(self, subject: str, version: str) -> dict[str, Any]:
+        path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
+        missing = f"subject {subject}, version {version}, is not in the registry"
+        return self._ask(path, missing, "schema")
+
+    def _resolved(
+        self, answer: Mapping[str, Any], above: tuple[tuple[str, str], ...]
+    ) -> RegisteredSchema:
+        references = []
+        for each in answer.get("references") or ():
+            key = (str(each["subject"]), str(each["version"]))
+            if key in above or len(above) > _MAX_REFERENCES:
+                raise UnknownSchema(f"subject {key[0]} refers to itself")
+            found = self._resolved(self._version(*key), (*above, key))
+            references.append(Reference(str(each["name"]), found))
+        kind = str(answer.get("schemaType") or "AVRO")
+        return RegisteredSchema(
+            kind, str(answer["schema"]), tuple(references), int(answer.get("id") or 0)
+        )
+
+    def _ask(
+        self, path: str, if_missing: str, member: str, schema: tuple[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Ask until there is an answer that has a member.
+
+        Args:
+            path: What about.
+            if_missing: Told when there is no such thing.
+            member: What the answer must hold.
+            schema: The kind and the text of a schema to send; None asks without one.
+        """
+        deadline = time.monotonic() + self.retry.patience
+        pause = self.retry.first_pause
+        while True:
+            status, body, reason = self._try(path, schema, deadline)
+            if status == 200:
+                return self._answer(body, member)
+            if status in (401, 403):
+                raise AuthFailed(f"schema registry {self.url}", f"it answered {status}")
+            if status == 404 and _error_code(body) in _NOT_FOUND:
+                raise UnknownSchema(if_missing)
+            if schema and status in (_INCOMPATIBLE, _INVALID):
+                raise RefusedSchema(_message(body) or reason)
+            if 0 < status < 500 and status != _BUSY:
+                problem = f"it answered {status} to {path}; is this a schema registry's address?"
+                raise InvalidConfig(f"schema registry {self.url}", problem)
+            # Spread, so that not all executors come back at the same moment.
+            wait = pause * random.uniform(0.5, 1.0)
+            if time.monotonic() + wait >= deadline:
+                raise RegistryUnavailable(self.url, reason)
+            time.sleep(wait)
+            pause = min(2 * pause, self.retry.longest_pause)
+
+    def _try(
+        self, path: str, schema: tuple[str, str] | None, deadline: float
+    ) -> tuple[int, bytes, str]:
+        """The status, which is 0 without an answer, the body, and what went wrong."""
+        import urllib3
+
+        headers = {"Accept": _ACCEPT}
+        if self.user or self.password:
+            headers.update(urllib3.make_headers(basic_auth=f"{self.user}:{self.password}"))
+        body = None
+        if schema:
+            headers["Content-Type"] = _CONTENT
+            body = json.dumps({"schemaType": schema[0], "schema": schema[1]}).encode()
+        timeout = max(0.1, min(self.retry.timeout, deadline - time.monotonic()))
+        try:
+            answer = self._connections().request(
+                "POST" if schema else "GET",
+                f"{self.url}{path}",
+                headers=headers,
+                body=body,
+                retries=False,
+                redirect=False,
+                timeout=urllib3.Timeout(timeout),
+            )
+        except urllib3.exceptions.SSLError as error:
+            raise RegistryUnavailable(self.url, f"TLS: {error}") from None
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            return 0, b"", _plain(error)
+        return answer.status, answer.data, f"it answered {answer.status}"
+
+    def _answer(self, body: bytes, member: str) -> dict[str, Any]:
+        try:
+            answer = json.loads(body)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict) or answer.get(member) is None:
+            raise InvalidConfig(f"schema registry {self.url}", f"its answer holds no {member}")
+        return answer
+
+    def _connections(self) -> urllib3.PoolManager:
+        import urllib3
+
+        with self._lock:
+            if self._pool is None:
+                self._pool = urllib3.PoolManager(
+                    maxsize=2, cert_reqs="CERT_REQUIRED", ca_certs=self.ca_file or None
+                )
+            return self._pool
+
+    def _forget(self) -> None:
+        self._schemas, self._pool, self._lock = {}, None, threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the connections and what they brought."""
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Begin anew."""
+        self.__dict__.update(state)
+        self._forget()
+
+
+def _error_code(body: bytes) -> int:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return 0
+    code = answer.get("error_code") if isinstance(answer, dict) else 0
+    return code if isinstance(code, int) else 0
+
+
+def _message(body: bytes) -> str:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return ""
+    return str(answer.get("message") or "")[:500] if isinstance(answer, dict) else ""
+
+
+def _plain(error: Exception) -> str:
+    """What went wrong, without the object that the library prints before it."""
+    text = str(error)
+    return text.rpartition(": ")[2] if ">: " in text or "): " in text else text

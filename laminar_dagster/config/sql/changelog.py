@@ -1,0 +1,99 @@
+"""Queries over a stream of changes, whose ``_weight`` says which rows are taken back.
+
+A row of weight -1 takes an earlier row back. A query that does not know of it would count what
+is gone: it has to say ``_weight`` somewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from sqlglot import exp
+
+from laminar_dagster.config.sql.expressions import Expressions, aggregate_of
+from laminar_dagster.config.sql.scope import Output, Scope
+
+WEIGHT: Final = "_weight"
+
+_INSTEAD: Final = {
+    "count": "write SUM(_weight); with a column, SUM(IF(x IS NULL, 0, _weight))",
+    "sum": "write SUM(x * _weight)",
+    "avg": "write SUM(x * _weight) / SUM(_weight)",
+    "min": "it cannot be taken back; WHERE _weight = 1 looks at rows that came alone",
+    "max": "it cannot be taken back; WHERE _weight = 1 looks at rows that came alone",
+}
+
+
+def check_projection(
+    node: exp.Select, scope: Scope, output: Sequence[str], expressions: Expressions
+) -> None:
+    """Refuse a projection that leaves ``_weight`` out without a word."""
+    if WEIGHT not in scope.columns or WEIGHT in output:
+        return
+    if not _mentions(_parts(node, "where"), scope):
+        problem = f"`{WEIGHT}` of {scope.description} is left out: deletes would look like rows"
+        hint = f"select `{WEIGHT}` too, or only rows that came with WHERE {WEIGHT} = 1"
+        expressions.report.add(expressions.where(node), problem, hint)
+
+
+def check_aggregation(
+    node: exp.Select, scope: Scope, output: Sequence[str], expressions: Expressions
+) -> None:
+    """Refuse aggregates that would count what was taken back."""
+    if WEIGHT not in scope.columns:
+        return
+    report = expressions.report
+    if WEIGHT in output:
+        where = expressions.where(node)
+        report.add(where, f"the name `{WEIGHT}` is reserved", "rows of a window are never deleted")
+    where_clause, group = node.args.get("where"), node.args.get("group")
+    if _mentions([each for each in (where_clause, group) if each is not None], scope):
+        return
+    calls = [
+        each
+        for part in _parts(node, "having")
+        for each in part.find_all(exp.Anonymous)
+        if aggregate_of(each)
+    ]
+    wrong = [
+        each
+        for each in calls
+        if aggregate_of(each) != "sum" or not _mentions(each.expressions, scope)
+    ]
+    for each in wrong:
+        name = aggregate_of(each)
+        problem = f"{name.upper()} over {scope.description} would count rows that were taken back"
+        report.add(expressions.where(each), problem, _INSTEAD[name])
+    if not calls:
+        problem = f"groups of {scope.description} would hold rows that were taken back"
+        hint = f"add HAVING SUM({WEIGHT}) > 0, or WHERE {WEIGHT} = 1"
+        report.add(expressions.where(node), problem, hint)
+    lacking = scope.output.lacks_retractions
+    if lacking and calls and not wrong:
+        problem = f"an update in {scope.description} may come without the row before it"
+        report.add(expressions.where(calls[0]), problem, f"set {lacking}")
+
+
+def misplaced(outputs: Sequence[Output]) -> int | None:
+    """Which query of a UNION ALL has ``_weight`` where the first has another column."""
+    first = outputs[0].columns
+    place = first.index(WEIGHT) if WEIGHT in first else None
+    for number, each in enumerate(outputs):
+        if WEIGHT in each.columns and each.columns.index(WEIGHT) != place:
+            return number
+    return None
+
+
+def _parts(node: exp.Select, clause: str) -> list[exp.Expr]:
+    more = node.args.get(clause)
+    return [*node.expressions, *([more] if more is not None else [])]
+
+
+def _mentions(parts: Iterable[exp.Expr], scope: Scope) -> bool:
+    for part in parts:
+        for each in part.find_all(exp.Column):
+            found = scope.resolve([name.name for name in each.parts])
+            if found is not None and found[1] == WEIGHT:
+                return True
+    return False

@@ -1,0 +1,54 @@
+"""The watermark of a source: its column, and its delay, which the connector may know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from laminar_dagster.config.connectors import SourceTraits
+from laminar_dagster.config.mistakes import Report, nearest
+from laminar_dagster.config.model import Column, WatermarkSpec
+from laminar_dagster.config.sql.intervals import spelled
+from laminar_dagster.config.sql.syntax import CreateSource
+from laminar_dagster.config.sql.types import TIMESTAMPS
+
+
+def read_watermark(
+    found: CreateSource, columns: Sequence[Column], traits: SourceTraits, report: Report
+) -> WatermarkSpec | None:
+    """The watermark that a statement asks for; notes what is wrong with it.
+
+    Args:
+        found: The statement.
+        columns: Those of the source, with those that its connector adds.
+        traits: Of the connector with these options.
+        report: Where mistakes go.
+    """
+    wanted, source = found.watermark, found.name.text
+    option = traits.delay_option
+    place = found.options.places.get(option, found.options.where)
+    if wanted is None:
+        if option:
+            hint = "add WATERMARK FOR and the column of event time"
+            report.add(place, f"`{option}` is given, and `{source}` has no watermark", hint)
+        return None
+    by_name = {each.name.lower(): each for each in columns}
+    column = by_name.get(wanted.column.text.lower())
+    if column is None:
+        name = wanted.column.text[:80]
+        problem = f"the watermark of `{source}` is for `{name}`, no column of it"
+        hint = nearest(wanted.column.text, [each.name for each in columns])
+        report.add(wanted.column.where, problem, hint)
+        return None
+    if column.type not in TIMESTAMPS:
+        problem = f"event time `{column.name}` of `{source}` is of type {column.type}"
+        report.add(wanted.column.where, problem, "it has to be TIMESTAMP")
+    delay = wanted.delay_micros
+    if delay is None:
+        delay = traits.delay_micros
+    elif option and delay != traits.delay_micros:
+        problem = (
+            f"the watermark of `{source}` lags by {spelled(delay)}, "
+            f"and `{option}` says {spelled(traits.delay_micros)}"
+        )
+        report.add(place, problem, "leave one of the two out")
+    return WatermarkSpec(column.name, delay)

@@ -1,0 +1,185 @@
+"""A branch: the epochs of a pipeline computed once more, by another version, into other places.
+
+A branch begins at a checkpoint of its pipeline and carries out the plans that are stored there:
+the same ranges, the same clock. What it writes lies below ``branches/{name}/`` in the pipeline's
+store, in the layout of a store of its own. Its record says what it was made of, so that whoever
+goes on with it, compares it or promotes it needs nothing but the store. See docs/adr/0023.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec import structs
+
+from laminar_dagster.core.document import (
+    Document,
+    Natural,
+    Record,
+    Text,
+    Timestamp,
+    checksum,
+    require_utc,
+)
+from laminar_dagster.core.ids import (
+    GENESIS,
+    BranchName,
+    CheckpointId,
+    EpochNumber,
+    OperatorId,
+    PipelineName,
+    SinkId,
+)
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.plan import EpochPlan, ParentCheckpoint, SinkPlan
+from laminar_dagster.core.prepared import LatestPointer
+from laminar_dagster.core.upkeep import Promotion
+
+WriteMode = Literal["append", "upsert"]
+
+
+class BranchWindow(Record, frozen=True, kw_only=True):
+    """Why a key of a sink is written once: it holds a window and everything it is grouped by.
+
+    Attributes:
+        column: The column of the key that holds the window.
+        is_end: Whether it holds the window's end, not its start.
+    """
+
+    operator_id: OperatorId
+    column: Text
+    size_micros: Natural
+    is_end: bool = False
+
+
+class BranchSink(Record, frozen=True, kw_only=True):
+    """A sink of the pipeline, as far as its output can be corrected.
+
+    Attributes:
+        view: What it publishes.
+        key: The columns that identify a row in upsert mode.
+        window: Set where no key is ever written twice.
+    """
+
+    sink_id: SinkId
+    view: OperatorId
+    mode: WriteMode
+    key: tuple[Text, ...] = ()
+    window: BranchWindow | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a key where rows are appended, and none where they are replaced."""
+        if (self.mode == "upsert") != bool(self.key):
+            raise ValueError(f"sink {self.sink_id} has a key if and only if its mode is upsert")
+
+
+class BranchRecord(Document, frozen=True, kw_only=True):
+    """What a branch was made of. Written before anything else of it.
+
+    Attributes:
+        from_epoch: The last epoch that it shares with its pipeline; 0 when it shares none.
+        start: The checkpoint of that epoch.
+        fingerprint: Of the version that computes the branch.
+        sinks: Those that the version has.
+        dropped_at: Set when somebody began to remove it: it is not to be used any more.
+    """
+
+    name: BranchName
+    pipeline: PipelineName
+    from_epoch: EpochNumber
+    start: ParentCheckpoint | None
+    fingerprint: Text
+    created_at: Timestamp
+    sinks: tuple[BranchSink, ...]
+    dropped_at: Timestamp | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a record that contradicts itself."""
+        require_utc("created_at", self.created_at)
+        if self.dropped_at:
+            require_utc("dropped_at", self.dropped_at)
+        if (self.start.epoch if self.start else GENESIS) != self.from_epoch:
+            raise ValueError(f"the branch starts from another checkpoint than {self.from_epoch}'s")
+        if len({sink.sink_id for sink in self.sinks}) != len(self.sinks):
+            raise ValueError("a sink is named twice")
+
+    @property
+    def pipeline_name(self) -> PipelineName:
+        """What the branch is called where a pipeline's name is wanted."""
+        return PipelineName(f"{self.pipeline}.{self.name}")
+
+    @property
+    def identity(self) -> str:
+        """Tells it from every other branch, also of the same name; a mark changes nothing."""
+        return checksum(structs.replace(self, dropped_at=None))
+
+    def is_promoted_by(self, plan: EpochPlan, checkpoint_id: CheckpointId) -> bool:
+        """Whether a plan of the pipeline takes over a checkpoint of this very branch.
+
+        A branch that has replayed nothing has a checkpoint that is the pipeline's own, and so may
+        others.
+        """
+        upkeep = plan.upkeep
+        return (
+            isinstance(upkeep, Promotion)
+            and upkeep.checkpoint_id == checkpoint_id
+            and upkeep.branch == self.name
+            and plan.fingerprint == self.fingerprint
+            and upkeep.record_checksum in (None, self.identity)
+        )
+
+    def mismatch(self, other: BranchRecord) -> str:
+        """What tells another record of the same name from this one; empty when nothing does."""
+        if self.from_epoch != other.from_epoch:
+            return f"was made from epoch {self.from_epoch}, not {other.from_epoch}"
+        if self.start != other.start:
+            return f"was made from another checkpoint of epoch {self.from_epoch}"
+        return self.mismatch_with_version(other.fingerprint, other.sinks)
+
+    def mismatch_with_version(self, fingerprint: str, sinks: Iterable[BranchSink]) -> str:
+        """What tells a version of the pipeline from the one that computes the branch."""
+        if self.fingerprint != fingerprint:
+            was, now = self.fingerprint[:12], fingerprint[:12]
+            return f"is computed by version {was} of the pipeline, and this one is {now}"
+        before = {each.sink_id: each for each in self.sinks}
+        after = {each.sink_id: each for each in sinks}
+        for name in sorted({*before, *after}):
+            if name not in before:
+                return f"was made when there was no sink {name}"
+            if name not in after:
+                return f"was made when there was a sink {name}"
+            if before[name] != after[name]:
+                return f"was made when sink {name} had another view, mode or key"
+        return ""
+
+
+def replayed_plan(
+    stored: EpochPlan,
+    record: BranchRecord,
+    parent: CheckpointManifest | None,
+    plan_id: CheckpointId,
+) -> EpochPlan:
+    """A stored plan as the branch carries it out: the same ranges, the same clock.
+
+    The sinks of a branch are its own, and begin with it.
+
+    Args:
+        stored: The pipeline's plan.
+        record: Of the branch.
+        parent: The branch's checkpoint of the epoch before; None for the first epoch.
+        plan_id: Tells this writer's plan from another's.
+    """
+    return structs.replace(
+        stored,
+        plan_id=plan_id,
+        pipeline=record.pipeline_name,
+        fingerprint=record.fingerprint,
+        parent=LatestPointer.to(parent).as_parent() if parent else None,
+        # What was done to the pipeline's state was not done to the branch's.
+        upkeep=None,
+        sinks=tuple(
+            SinkPlan(sink_id=sink.sink_id, joined_at=record.from_epoch.next())
+            for sink in record.sinks
+        ),
+    )

@@ -1,0 +1,67 @@
+"""The ports: what the core asks of the world, as Protocols.
+
+Each docstring states the guarantee, what is idempotent, and which errors are raised. A published
+contract suite in ``laminar_dagster.testing`` checks an adapter against the words here.
+"""
+
+from __future__ import annotations
+
+from laminar_dagster.core.ports.checkpoint_index import CheckpointIndex, RecordedCheckpoint
+from laminar_dagster.core.ports.clock import Clock
+from laminar_dagster.core.ports.engine import Engine, EpochOutput, Examination, Violation
+from laminar_dagster.core.ports.restorable import Restorable
+from laminar_dagster.core.ports.sink import (
+    ArrowSchema,
+    Attesting,
+    GroupOffsets,
+    PendingTransaction,
+    Published,
+    Sink,
+    StagedOutput,
+    Transactional,
+    TransactionProgress,
+    Unwatched,
+)
+from laminar_dagster.core.ports.source import (
+    Admission,
+    DecodedChunk,
+    Grouped,
+    Observable,
+    ReadingCost,
+    Replayable,
+    Source,
+    SplitReader,
+)
+from laminar_dagster.core.ports.store import ObjectInfo, ObjectStore, VersionedObject
+
+__all__ = [
+    "Admission",
+    "ArrowSchema",
+    "Attesting",
+    "CheckpointIndex",
+    "Clock",
+    "DecodedChunk",
+    "Engine",
+    "EpochOutput",
+    "Examination",
+    "GroupOffsets",
+    "Grouped",
+    "ObjectInfo",
+    "ObjectStore",
+    "Observable",
+    "PendingTransaction",
+    "Published",
+    "ReadingCost",
+    "RecordedCheckpoint",
+    "Replayable",
+    "Restorable",
+    "Sink",
+    "Source",
+    "SplitReader",
+    "StagedOutput",
+    "TransactionProgress",
+    "Transactional",
+    "Unwatched",
+    "VersionedObject",
+    "Violation",
+]

@@ -1,0 +1,83 @@
+"""What computes an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from laminar_dagster.core.errors import InvalidConfig
+from laminar_dagster.core.ids import CheckpointId, OperatorId
+from laminar_dagster.core.manifest import (
+    CheckpointManifest,
+    DeadLetterEntry,
+    OperatorSnapshotEntry,
+    RecordCounts,
+    SinkEntry,
+    SourceOffsetEntry,
+)
+from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.core.ports.sink import ArrowSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What speaks against publishing an epoch.
+
+    Attributes:
+        check: One of those that ``core.gate`` names.
+        subject: The view, or the source.
+    """
+
+    check: str
+    subject: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class EpochOutput:
+    """What an attempt computed and wrote below its own checkpoint folder.
+
+    Attributes:
+        metadata: For the manifest, beside what it has from the checkpoint before.
+    """
+
+    operators: tuple[OperatorSnapshotEntry, ...]
+    sources: tuple[SourceOffsetEntry, ...]
+    sinks: tuple[SinkEntry, ...]
+    dead_letters: tuple[DeadLetterEntry, ...]
+    counts: RecordCounts
+    watermark: int | None
+    violations: tuple[Violation, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What an engine finds out about a pipeline's queries without running them.
+
+    Attributes:
+        mistakes: What it has against them.
+        columns: Of every view that has none.
+    """
+
+    mistakes: tuple[InvalidConfig, ...] = ()
+    columns: Mapping[OperatorId, ArrowSchema] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """Runs the bounded job of an epoch."""
+
+    def compute(
+        self, plan: EpochPlan, parent: CheckpointManifest | None, attempt: CheckpointId
+    ) -> EpochOutput:
+        """Carry out a plan on top of the parent's state; write only below the attempt's folder.
+
+        Deterministic: two attempts at one plan give the same rows, the same state and the same
+        hashes. Touches no sink.
+        """
+        ...
+
+    def examine(self) -> Examination:
+        """Look at the pipeline's queries. Nothing is read or run."""
+        ...

@@ -1,0 +1,1 @@
+"""What readers and writers of an encoding share: the languages of schemas."""

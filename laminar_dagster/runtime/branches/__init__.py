@@ -1,0 +1,1 @@
+"""Branches of a pipeline: made, replayed, compared, promoted and dropped."""

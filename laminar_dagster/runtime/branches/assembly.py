@@ -1,0 +1,72 @@
+"""From the model of a pipeline to a branch of it that runs: a store and tables of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from laminar_dagster.config.definition import define
+from laminar_dagster.config.model import PipelineModel
+from laminar_dagster.core.ids import MAX_EPOCH, BranchName, PipelineName
+from laminar_dagster.core.ports import ObjectStore
+from laminar_dagster.runtime.assembly import build_engine, build_source
+from laminar_dagster.runtime.branches.places import table_folder
+from laminar_dagster.runtime.branches.published import branch_sinks
+from laminar_dagster.runtime.branches.records import branch_area
+from laminar_dagster.runtime.branches.sources import ReadOnlySource
+from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.sinks.delta.sink import DeltaSink
+
+if TYPE_CHECKING:
+    from laminar_dagster.spark.session import SessionFactory
+
+# Every epoch of a branch is wanted for as long as the branch is.
+NEVER: Final = MAX_EPOCH + 1
+
+
+def assemble_branch(
+    model: PipelineModel,
+    project: Path,
+    store: ObjectStore,
+    name: BranchName,
+    session: SessionFactory | None,
+) -> Pipeline:
+    """Put a branch together: it reads the same sources, and writes to nothing that others read.
+
+    Args:
+        model: The version that computes it.
+        project: Where its tables are made, and relative paths begin.
+        store: Of the pipeline.
+        name: Of the branch.
+        session: As for ``runtime.assembly.assemble``.
+
+    Raises:
+        InvalidConfig: An option is wrong, or a connector unknown.
+        InvalidName: The names of pipeline and branch together are too long.
+    """
+    config = model.config
+    area = branch_area(store, name)
+    sources = tuple(ReadOnlySource(build_source(table, config, project)) for table in model.sources)
+    pipeline = PipelineName(f"{config.name}.{name}")
+    published = branch_sinks(model)
+    return Pipeline(
+        name=pipeline,
+        fingerprint=model.fingerprint,
+        checkpoints=CheckpointStore(area),
+        engine=build_engine(model, area, sources, session),
+        sources=sources,
+        sinks=tuple(
+            DeltaSink(
+                sink.sink_id,
+                pipeline,
+                table_folder(project, config.name, name, sink.sink_id),
+                mode=sink.mode,
+                key=sink.key,
+            )
+            for sink in published
+        ),
+        published=published,
+        definition=define(model),
+        collect_every=NEVER,
+    )

@@ -1,0 +1,95 @@
+"""Copies a checkpoint into another store, under the same keys."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.document import encode
+from laminar_dagster.core.errors import ChecksumMismatch, ObjectMissing
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.ports import ObjectStore
+from laminar_dagster.core.prepared import Prepared
+from laminar_dagster.runtime.checkpoints import CheckpointStore
+
+_WORKERS: Final = 8
+_CHUNK: Final = 1024 * 1024
+
+
+def copy_checkpoint(
+    source: CheckpointStore,
+    target: CheckpointStore,
+    manifest: CheckpointManifest,
+    progress: Callable[[int], None] = lambda _bytes: None,
+) -> None:
+    """Copy what it takes to go on from a checkpoint; ``_latest``, which says it is whole, last.
+
+    Staged output and dead letters stay behind: they are the source's to publish and to show. Every
+    byte of the state is checked on its way, through files, so that memory stays flat. May be done
+    twice, or half and then again.
+
+    Args:
+        source: Where the checkpoint is.
+        target: Where it goes.
+        manifest: Of the checkpoint.
+        progress: Told of every file that was copied, by its size; called from several threads.
+
+    Raises:
+        ObjectMissing, ChecksumMismatch: A file is gone, or not what it was.
+    """
+    if target.latest():
+        return
+    planned = source.plan(manifest.epoch)
+    if planned is None:
+        raise ObjectMissing(layout.plan_key(manifest.epoch))
+    with (
+        tempfile.TemporaryDirectory(prefix="laminar-fork-") as folder,
+        ThreadPoolExecutor(_WORKERS, thread_name_prefix="copy") as pool,
+    ):
+
+        def copy(numbered: tuple[int, tuple[str, int, str]]) -> None:
+            number, (key, size, sha256) = numbered
+            _copy_file(source.objects, target.objects, key, sha256, Path(folder) / str(number))
+            progress(size)
+
+        for _ in pool.map(copy, enumerate(_state_files(manifest))):
+            pass
+    for entry in manifest.sources:
+        offsets = source.offsets_of(manifest, entry)
+        target.objects.put(
+            layout.checkpoint_key(manifest.checkpoint_id, entry.path), encode(offsets)
+        )
+    definition = source.definition(manifest.fingerprint)
+    if definition:
+        target.create_definition(definition)
+    target.create_plan(planned)
+    prepared = Prepared.of(manifest)
+    target.create_prepared(prepared)
+    target.write_manifest(prepared)
+    target.advance_latest(manifest)
+
+
+def _state_files(manifest: CheckpointManifest) -> Iterator[tuple[str, int, str]]:
+    for operator in manifest.operators:
+        for part in operator.partitions:
+            home = manifest.origin_of(part).checkpoint_id
+            yield layout.checkpoint_key(home, part.path), part.size_bytes, part.sha256
+
+
+def _copy_file(
+    source: ObjectStore, target: ObjectStore, key: str, sha256: str, through: Path
+) -> None:
+    source.download(key, through)
+    digest = hashlib.sha256()
+    with open(through, "rb") as file:
+        while piece := file.read(_CHUNK):
+            digest.update(piece)
+    if digest.hexdigest() != sha256:
+        raise ChecksumMismatch(key, sha256, digest.hexdigest())
+    target.put_file(key, through)
+    through.unlink()

@@ -1,0 +1,100 @@
+"""Carries out, in a branch, the plans that its pipeline has stored."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from laminar_dagster.core.branch import BranchRecord, BranchSink, replayed_plan
+from laminar_dagster.core.errors import (
+    BranchMismatch,
+    CannotReplay,
+    ObjectExists,
+    PipelineChanged,
+    RetentionExpired,
+    SeekFailed,
+    SlotNotFound,
+    SourceReplaced,
+)
+from laminar_dagster.core.ids import EpochNumber
+from laminar_dagster.runtime.branches.copying import copy_checkpoint
+from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.epoch import EpochRunner
+from laminar_dagster.runtime.loop import EpochDone
+from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.survey import newest_manifest, survey
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A branch that goes after its pipeline.
+
+    Attributes:
+        main: The pipeline's checkpoints; only read.
+        branch: What carries out the plans.
+        on_step: Told of every step as it begins.
+    """
+
+    main: CheckpointStore
+    branch: Pipeline
+    record: BranchRecord
+    on_step: Callable[[EpochNumber, str], None] | None = None
+
+    def require_version(self, sinks: tuple[BranchSink, ...]) -> None:
+        """Refuse to go on with a branch that another version of the pipeline computes.
+
+        Raises:
+            BranchMismatch: Says what differs.
+        """
+        what = self.record.mismatch_with_version(self.branch.fingerprint, sinks)
+        if what:
+            raise BranchMismatch(self.record.name, what)
+
+    def run(self) -> Iterator[EpochDone]:
+        """Replay every epoch that the pipeline has committed, also those it commits meanwhile.
+
+        Raises:
+            CannotReplay: An epoch's plan is gone, or a source no longer holds what it read.
+            LaminarError: As ``EpochRunner.run``.
+        """
+        if self.record.start:
+            # Whoever made the branch may have been interrupted; copied once, this does nothing.
+            start = self.main.parent(self.record.start)
+            copy_checkpoint(self.main, self.branch.checkpoints, start)
+        runner = EpochRunner(self.branch, self.on_step)
+        while (epoch := self._next()) is not None:
+            try:
+                report = runner.run(epoch)
+            except (
+                RetentionExpired,
+                SlotNotFound,
+                SourceReplaced,
+                SeekFailed,
+                PipelineChanged,
+            ) as error:
+                raise CannotReplay(epoch, str(error)) from error
+            yield EpochDone(report, self.branch.checkpoints.winner(epoch).manifest)
+
+    def _next(self) -> EpochNumber | None:
+        """The next epoch to run, planned by now; None when it has caught up, or was promoted."""
+        standing = survey(self.branch.checkpoints)
+        if standing.unfinished:
+            return standing.unfinished[0]
+        at = max(standing.newest_epoch, self.record.from_epoch)
+        if at >= survey(self.main).newest_epoch:
+            return None
+        epoch = EpochNumber(at + 1)
+        stored = self.main.plan(epoch)
+        if stored is None:
+            raise CannotReplay(epoch, "its plan has been collected")
+        parent = newest_manifest(self.branch.checkpoints, standing)
+        if parent and self.record.is_promoted_by(stored, parent.checkpoint_id):
+            return None
+        plan = replayed_plan(stored, self.record, parent, self.branch.mint())
+        if self.branch.definition:
+            self.branch.checkpoints.create_definition(self.branch.definition)
+        # Another process may replay the branch too, and have planned the same.
+        with contextlib.suppress(ObjectExists):
+            self.branch.checkpoints.create_plan(plan)
+        return epoch

@@ -1,0 +1,71 @@
+"""Work side by side, within a limit of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from laminar_dagster.core.errors import RecoveryTimeout
+from laminar_dagster.core.ports import Clock
+
+ResultT = TypeVar("ResultT")
+
+# So many files are in memory at a time.
+WORKERS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When a recovery has to be over."""
+
+    clock: Clock
+    seconds: float
+    begun: float
+
+    @classmethod
+    def from_now(cls, clock: Clock, seconds: float) -> Deadline:
+        """So many seconds from now on."""
+        return cls(clock, seconds, clock.monotonic())
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return self.clock.monotonic() - self.begun
+
+    def remaining(self) -> float:
+        """Seconds that are left.
+
+        Raises:
+            RecoveryTimeout: None are.
+        """
+        left = self.seconds - self.elapsed
+        if left <= 0:
+            raise RecoveryTimeout(self.seconds)
+        return left
+
+
+def side_by_side(
+    tasks: Iterable[Callable[[], ResultT]], deadline: Deadline, workers: int = WORKERS
+) -> Iterator[ResultT]:
+    """The results of tasks, as they come. The first error ends them all.
+
+    Raises:
+        RecoveryTimeout: They are not done in time. What has not begun is not begun any more.
+    """
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="recovery")
+    pending: set[Future[ResultT]] = set()
+    in_time = True
+    try:
+        pending.update(pool.submit(task) for task in tasks)
+        while pending:
+            done, pending = wait(pending, deadline.remaining(), FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
+    except RecoveryTimeout:
+        in_time = False
+        raise
+    finally:
+        # A read that hangs ends by the store's own time limit; nobody waits for it here.
+        pool.shutdown(wait=in_time, cancel_futures=True)

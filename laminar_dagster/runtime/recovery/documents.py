@@ -1,0 +1,180 @@
+"""Documents as they are found: whole, missing, or damaged; and how they are put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.definition import PipelineDefinition
+from laminar_dagster.core.document import MAX_DOCUMENT_BYTES, Document, decode, encode
+from laminar_dagster.core.errors import (
+    IntegrityError,
+    MalformedDocument,
+    ObjectExists,
+    ObjectMissing,
+    UnsupportedVersion,
+)
+from laminar_dagster.core.ids import CheckpointId, EpochNumber
+from laminar_dagster.core.manifest import CheckpointManifest, SourceOffsetEntry
+from laminar_dagster.core.offsets import SourceOffsets
+from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.core.ports import ObjectStore
+from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
+
+DocumentT = TypeVar("DocumentT", bound=Document)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[DocumentT]):
+    """A document as it was found.
+
+    Attributes:
+        document: What it says; None when it is missing or damaged.
+        problem: What is wrong with it; a document that is missing has one too.
+        version: To name when it is replaced; None when it is missing, or too large to be read.
+    """
+
+    key: str
+    document: DocumentT | None
+    problem: IntegrityError | None
+    version: str | None
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no such object."""
+        return isinstance(self.problem, ObjectMissing)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether there is an object, and not the right one."""
+        return self.problem is not None and not self.is_missing
+
+
+class Documents:
+    """Looks at the documents of a store, believing nothing and remembering nothing."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        """Look at a store."""
+        self.objects = objects
+
+    def plan(self, epoch: EpochNumber) -> Seen[EpochPlan]:
+        """The plan of an epoch."""
+        key = layout.plan_key(epoch)
+        return self._look(key, EpochPlan, lambda found: _other_epoch(found.epoch, epoch))
+
+    def prepared(self, epoch: EpochNumber) -> Seen[Prepared]:
+        """The record of an epoch's winner."""
+
+        def problem(found: Prepared) -> str:
+            found.manifest.validate()
+            return _other_epoch(found.epoch, epoch)
+
+        return self._look(layout.prepared_key(epoch), Prepared, problem)
+
+    def manifest(self, checkpoint: CheckpointId) -> Seen[CheckpointManifest]:
+        """The manifest of a checkpoint."""
+
+        def problem(found: CheckpointManifest) -> str:
+            found.validate()
+            is_own = found.checkpoint_id == checkpoint
+            return "" if is_own else f"it is the one of {found.checkpoint_id}"
+
+        return self._look(layout.manifest_key(checkpoint), CheckpointManifest, problem)
+
+    def latest(self) -> Seen[LatestPointer]:
+        """The pointer to the newest checkpoint that every sink has."""
+        return self._look(layout.LATEST, LatestPointer, lambda _found: "")
+
+    def attempt(self, manifest: CheckpointManifest) -> Seen[AttemptRecord]:
+        """The first object of a checkpoint's folder."""
+        wanted = attempt_of(manifest)
+        key = layout.attempt_key(manifest.checkpoint_id)
+        return self._look(key, AttemptRecord, lambda found: _unequal(found, wanted))
+
+    def offsets(
+        self, manifest: CheckpointManifest, entry: SourceOffsetEntry
+    ) -> Seen[SourceOffsets]:
+        """The file of a source's positions."""
+        wanted = offsets_of(manifest, entry)
+        key = layout.checkpoint_key(manifest.checkpoint_id, entry.path)
+        return self._look(key, SourceOffsets, lambda found: _unequal(found, wanted))
+
+    def definition(self, fingerprint: str) -> Seen[PipelineDefinition]:
+        """What stands behind a fingerprint."""
+        return self._look(
+            layout.definition_key(fingerprint),
+            PipelineDefinition,
+            lambda found: "" if found.fingerprint == fingerprint else "it is another pipeline's",
+        )
+
+    def put(self, seen: Seen[DocumentT], document: DocumentT) -> None:
+        """Put a document in the place of one that is missing or damaged.
+
+        Only that very one is replaced. Whoever put the same there meanwhile has done the work.
+
+        Raises:
+            ObjectExists: Something else is there now.
+        """
+        data = encode(document)
+        kind = type(document)
+        version = seen.version
+        if seen.is_damaged and version is None:
+            found = self.objects.read_versioned(seen.key)
+            version = found.version if found else None
+        try:
+            self.objects.replace(seen.key, data, version)
+        except ObjectExists:
+            # The same text may be wrapped in other bytes by another version of zlib.
+            if self._look(seen.key, kind, lambda found: _unequal(found, document)).problem:
+                raise
+
+    def _look(
+        self, key: str, kind: type[DocumentT], problem_of: Callable[[DocumentT], str]
+    ) -> Seen[DocumentT]:
+        version = None
+        try:
+            found = self.objects.read_versioned(key, limit=MAX_DOCUMENT_BYTES)
+            if found is None:
+                return Seen(key, None, ObjectMissing(key), None)
+            version = found.version
+            document = decode(found.data, kind, key)
+            problem = problem_of(document)
+        except UnsupportedVersion:
+            # Not damage: a newer release wrote it.
+            raise
+        except IntegrityError as error:
+            return Seen(key, None, error, version)
+        if problem:
+            return Seen(key, None, MalformedDocument(key, problem), version)
+        return Seen(key, document, None, version)
+
+
+def attempt_of(manifest: CheckpointManifest) -> AttemptRecord:
+    """The record of the attempt that became a checkpoint."""
+    return AttemptRecord(
+        version=manifest.version,
+        epoch=manifest.epoch,
+        checkpoint_id=manifest.checkpoint_id,
+        started_at=manifest.started_at,
+    )
+
+
+def offsets_of(manifest: CheckpointManifest, entry: SourceOffsetEntry) -> SourceOffsets:
+    """The file of a source's positions, as a checkpoint has it."""
+    return SourceOffsets(
+        version=manifest.version,
+        source_id=entry.source_id,
+        epoch=manifest.epoch,
+        checkpoint_id=manifest.checkpoint_id,
+        positions=entry.positions,
+    )
+
+
+def _other_epoch(found: EpochNumber, wanted: EpochNumber) -> str:
+    return "" if found == wanted else f"it is the one of epoch {found}"
+
+
+def _unequal(found: Document, wanted: Document) -> str:
+    return "" if found == wanted else "it is another checkpoint's"

@@ -1,0 +1,296 @@
+"""Which documents are damaged, and what they can be put back from.
+
+A manifest and the plan behind it are in the record of the winner, too, and that record follows from
+the two. Where sources stand, and whose folder it is, the manifest says as well. A plan of which
+nothing has come yet is nowhere else, and is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.document import Document
+from laminar_dagster.core.errors import (
+    CannotRebuild,
+    GateFailed,
+    IntegrityError,
+    LedgerMismatch,
+    MalformedDocument,
+    ObjectExists,
+    ObjectMissing,
+)
+from laminar_dagster.core.ids import GENESIS, EpochNumber
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.core.prepared import LatestPointer, Prepared
+from laminar_dagster.core.recovery import Damage, Repair, RepairKind
+from laminar_dagster.runtime import steps
+from laminar_dagster.runtime.ledgers import Ledgers
+from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.recovery.deadline import Deadline
+from laminar_dagster.runtime.recovery.discovery import Discovery, EpochRecords
+from laminar_dagster.runtime.recovery.documents import Documents, Seen, attempt_of, offsets_of
+
+DocumentT = TypeVar("DocumentT", bound=Document)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRepair:
+    """A document to be put back, and how."""
+
+    repair: Repair
+    carry_out: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRepairs:
+    """What is to be done about damaged documents.
+
+    Attributes:
+        ordered: In the order in which they are to be put back: the pointer comes last.
+        left: What stays damaged, and nobody needs to go on.
+    """
+
+    ordered: tuple[DocumentRepair, ...] = ()
+    left: tuple[Damage, ...] = ()
+
+
+class DocumentMender:
+    """Looks at every document of what was discovered."""
+
+    def __init__(
+        self, pipeline: Pipeline, found: Discovery, wanted: EpochNumber, deadline: Deadline
+    ) -> None:
+        """Look at a discovery.
+
+        Args:
+            pipeline: Whose it is.
+            found: What was discovered.
+            wanted: The epoch of the checkpoint that is restored.
+            deadline: When the looking has to be over.
+        """
+        self._pipeline = pipeline
+        self._deadline = deadline
+        self._found = found
+        self._wanted = wanted
+        self._documents = Documents(pipeline.checkpoints.objects)
+        self._left: list[Damage] = []
+
+    def decide(self) -> DocumentRepairs:
+        """What is to be done. Reads, and changes nothing.
+
+        Raises:
+            CannotRebuild: Something that is needed to go on is lost for good.
+            RecoveryTimeout: It takes too long.
+        """
+        self._left = []
+        self._require_line()
+        ordered = [
+            *self._definition(),
+            *(each for records in self._found.epochs.values() for each in self._epoch(records)),
+            *self._pointer(),
+        ]
+        return DocumentRepairs(tuple(ordered), tuple(self._left))
+
+    # --- one kind of document after the other ---------------------------------------------------
+
+    def _require_line(self) -> None:
+        """An epoch that some sink still needs, and of which nothing is left, is lost."""
+        for records in self._found.epochs.values():
+            if records.winner or records.epoch > self._found.newest:
+                continue
+            problem = ObjectMissing(records.prepared.key)
+            if records.epoch > self._found.confirmed:
+                reason = "neither its manifest nor the record of its winner is left"
+                raise CannotRebuild(records.epoch, records.prepared.key, reason)
+            self._left.append(Damage(records.prepared.key, records.epoch, problem))
+
+    def _epoch(self, records: EpochRecords) -> Iterator[DocumentRepair]:
+        self._deadline.remaining()
+        if records.winner is None:
+            if records.epoch > self._found.newest:
+                yield from self._undecided(records)
+            return
+        winner = records.winner
+        if records.prepared.problem:
+            document = Prepared.of(winner, records.known_plan)
+            yield self._put(records.prepared, document, winner, "from its manifest")
+        if not self._found.is_kept(records, self._wanted):
+            return
+        if records.epoch <= self._found.newest and records.manifest and records.manifest.problem:
+            # Of an epoch after the newest, the manifest is the next step of the protocol.
+            yield self._put(records.manifest, winner, winner, "from the record of the winner")
+        attempt = self._documents.attempt(winner)
+        if attempt.problem:
+            yield self._put(attempt, attempt_of(winner), winner, "from the manifest")
+        for entry in winner.sources:
+            offsets = self._documents.offsets(winner, entry)
+            if offsets.problem:
+                yield self._put(offsets, offsets_of(winner, entry), winner, "from the manifest")
+        yield from self._plan(records, winner)
+
+    def _plan(self, records: EpochRecords, winner: CheckpointManifest) -> Iterator[DocumentRepair]:
+        """The plan of an epoch that has a winner: in the winner's record, or lost for good."""
+        problem = records.plan.problem
+        if problem is None:
+            return
+        if records.known_plan:
+            plan = records.known_plan
+            yield self._put(records.plan, plan, winner, "from the record of the winner")
+        elif records.epoch >= self._found.newest:
+            reason = (
+                f"{problem}; with it went what the sources were, so that the next epoch could not "
+                "tell another source in their place"
+            )
+            raise CannotRebuild(records.epoch, records.plan.key, reason)
+        else:
+            self._left.append(Damage(records.plan.key, records.epoch, problem))
+
+    def _undecided(self, records: EpochRecords) -> Iterator[DocumentRepair]:
+        """An epoch without a winner: nothing of it is published, so it may begin anew."""
+        epoch = records.epoch
+        plan, prepared = records.plan, records.prepared
+        if plan.is_damaged or (plan.is_missing and prepared.is_damaged):
+            assert plan.problem is not None
+            yield DocumentRepair(
+                Repair(
+                    Damage(plan.key, epoch, plan.problem),
+                    RepairKind.MADE_ANEW,
+                    "planned again: nothing had come of it",
+                ),
+                lambda: self._documents.put(plan, self._new_plan(epoch)),
+            )
+        if prepared.is_damaged:
+            assert prepared.problem is not None
+            yield DocumentRepair(
+                Repair(
+                    Damage(prepared.key, epoch, prepared.problem),
+                    RepairKind.MADE_ANEW,
+                    "computed again: nothing of it was published",
+                ),
+                lambda: self._documents.put(prepared, self._new_winner(epoch)),
+            )
+
+    def _definition(self) -> Iterator[DocumentRepair]:
+        """What stands behind the fingerprint of the newest checkpoint."""
+        newest, own = self._found.winner(self._found.newest), self._pipeline.definition
+        if newest is None or own is None:
+            return
+        seen = self._documents.definition(newest.fingerprint)
+        if seen.problem is None:
+            return
+        if newest.fingerprint != own.fingerprint:
+            reason = "it says what the pipeline was, and the pipeline has changed since"
+            raise CannotRebuild(newest.epoch, seen.key, reason)
+        damage = Damage(seen.key, None, seen.problem)
+        yield DocumentRepair(
+            Repair(damage, RepairKind.PUT_BACK, "from the pipeline itself"),
+            lambda: self._documents.put(seen, own),
+        )
+
+    def _pointer(self) -> Iterator[DocumentRepair]:
+        latest, confirmed = self._found.latest, self._found.confirmed
+        if self._found.is_pointer_right:
+            return
+        target, why = self._found.winner(confirmed), f"every sink has epoch {confirmed}"
+        if target is None and latest.document:
+            # A run without a pointer finds its way. With a wrong one it cannot.
+            target = self._collected_last()
+            why = "the checkpoint before the oldest that is left"
+        if target is None:
+            # No sink has confirmed anything, or none can be asked: the next run writes it.
+            if not latest.is_missing:
+                self._left.append(Damage(latest.key, None, _wrong(latest)))
+            return
+        damage = Damage(latest.key, target.epoch, _wrong(latest))
+        yield DocumentRepair(
+            Repair(damage, RepairKind.PUT_BACK, why), partial(self._point_at, target)
+        )
+
+    def _point_at(self, target: CheckpointManifest) -> None:
+        """Others may have moved the pointer since: if they are further, theirs is right."""
+        seen = self._found.latest
+        if seen.document:
+            # It is whole, and wrong: only that very one is replaced, whatever it says.
+            try:
+                self._documents.put(seen, LatestPointer.to(target))
+            except ObjectExists:
+                pass
+            else:
+                return
+        self._pipeline.checkpoints.advance_latest(target)
+
+    def _collected_last(self) -> CheckpointManifest | None:
+        """Only what every sink has is collected: the checkpoint before the oldest that is left."""
+        oldest = next(iter(self._found.epochs.values()), None)
+        if oldest is None or oldest.winner is None or not oldest.has_manifest:
+            return None
+        if oldest.epoch == GENESIS.next():
+            return None
+        record = self._documents.prepared(oldest.epoch.previous()).document
+        if record is None or record.checkpoint_id != oldest.winner.previous_checkpoint_id:
+            return None
+        return record.manifest
+
+    # --- making ---------------------------------------------------------------------------------
+
+    def _put(
+        self, seen: Seen[DocumentT], document: DocumentT, winner: CheckpointManifest, origin: str
+    ) -> DocumentRepair:
+        assert seen.problem is not None
+        damage = Damage(seen.key, winner.epoch, seen.problem)
+
+        def carry_out() -> None:
+            if not self._was_collected(winner):
+                self._documents.put(seen, document)
+
+        return DocumentRepair(Repair(damage, RepairKind.PUT_BACK, origin), carry_out)
+
+    def _was_collected(self, winner: CheckpointManifest) -> bool:
+        """Whether a collector has removed an old checkpoint since: then nothing is put back."""
+        if winner.epoch >= self._found.newest:
+            return False
+        is_planned = not self._documents.plan(winner.epoch).is_missing
+        has_manifest = not self._documents.manifest(winner.checkpoint_id).is_missing
+        was_there = self._found.epochs[winner.epoch]
+        had_plan, had_manifest = not was_there.plan.is_missing, was_there.has_manifest
+        return (had_plan or had_manifest) and not (is_planned or has_manifest)
+
+    def _new_plan(self, epoch: EpochNumber) -> EpochPlan:
+        self._pipeline.checkpoints.forget()
+        parent = self._found.winner(epoch.previous())
+        return steps.make_plan(self._pipeline, epoch, parent)
+
+    def _new_winner(self, epoch: EpochNumber) -> Prepared:
+        self._pipeline.checkpoints.forget()
+        attempt = steps.compute(self._pipeline, epoch)
+        verdict = steps.gate(self._pipeline, attempt)
+        if isinstance(verdict, GateFailed):
+            raise verdict
+        made = steps.make_prepared(self._pipeline, attempt)
+        self._require_uncommitted(epoch)
+        return made
+
+    def _require_uncommitted(self, epoch: EpochNumber) -> None:
+        """Another process may have gone on with the record that was damaged since.
+
+        Raises:
+            ObjectExists: There is a manifest of the epoch now.
+            LedgerMismatch: A sink has it.
+        """
+        for candidate in self._pipeline.checkpoints.candidates():
+            manifest = candidate.manifest
+            if isinstance(manifest, CheckpointManifest) and manifest.epoch >= epoch:
+                raise ObjectExists(layout.manifest_key(candidate.checkpoint_id))
+        ahead = Ledgers.read(self._pipeline.sinks).furthest()
+        if ahead and ahead[1] >= epoch:
+            raise LedgerMismatch(ahead[0], epoch, ahead[1])
+
+
+def _wrong(latest: Seen[LatestPointer]) -> IntegrityError:
+    reason = "it leads to a checkpoint that is not there, or to another one"
+    return latest.problem or MalformedDocument(latest.key, reason)

@@ -1,0 +1,130 @@
+"""Takes state back as it is kept: Arrow files of an operator, or bytes that nobody here reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from laminar_dagster.core.errors import RestoreFailed
+from laminar_dagster.core.ids import OperatorId, PartitionId
+from laminar_dagster.core.manifest import OperatorSnapshotEntry
+from laminar_dagster.core.ports import Restorable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def restorer_of(entry: OperatorSnapshotEntry, into: Path | None = None) -> Restorable:
+    """What restores an operator, by the way its state is kept.
+
+    Args:
+        entry: The operator, as a manifest has it.
+        into: A folder to write the restored state to, for people.
+    """
+    if entry.state_backend == "arrow":
+        return ArrowState(entry.operator_id, into)
+    return OpaqueState(entry.operator_id, into)
+
+
+class ArrowState:
+    """Checks that files are state of the operator, and that they fit together.
+
+    An epoch reads the files by itself, so the rows are not kept. Only when there is a folder are
+    the files of a partition merged, and the result written to it.
+    """
+
+    def __init__(self, operator_id: OperatorId, into: Path | None = None) -> None:
+        """Restore an operator; see ``restorer_of``."""
+        self.operator_id = operator_id
+        self._into = into
+        self._rows: dict[PartitionId, int] = {}
+        self._schemas: dict[PartitionId, pa.Schema] = {}
+        self._kept: dict[PartitionId, list[pa.Table]] = {}
+
+    def restore(self, partition: PartitionId, data: bytes) -> None:
+        """See ``Restorable.restore``."""
+        self._rows[partition] = 0
+        self._kept[partition] = []
+        self._schemas.pop(partition, None)
+        self._take(partition, data)
+
+    def apply_delta(self, partition: PartitionId, data: bytes) -> None:
+        """See ``Restorable.apply_delta``."""
+        self._take(partition, data)
+
+    def complete(self, partition: PartitionId) -> int | None:
+        """See ``Restorable.complete``. Without a folder, a key of several files counts in each."""
+        tables, schema = self._kept.pop(partition, []), self._schemas.pop(partition, None)
+        rows = self._rows.pop(partition, 0)
+        if schema is None or (self._into is None and all(schema == each.schema for each in tables)):
+            return rows
+        from laminar_dagster.spark.state_shape import StateShape
+
+        try:
+            # The newest file says what the rows look like; the older ones have to fit.
+            shape = StateShape.of_file(schema)
+            parts = [shape.read(table) for table in tables]
+            if self._into is None:
+                return rows
+            merged = shape.merge(parts)
+        except ValueError as error:
+            raise RestoreFailed(self.operator_id, partition, str(error)) from None
+        from laminar_dagster.spark.arrow_files import file_bytes
+
+        folder = self._into / self.operator_id
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{partition:d}.arrow").write_bytes(file_bytes(merged))
+        return int(merged.num_rows)
+
+    def _take(self, partition: PartitionId, data: bytes) -> None:
+        # Imported here: a recovery of nothing needs none of it.
+        from laminar_dagster.spark.arrow_files import file_table
+        from laminar_dagster.spark.state_shape import StateShape
+
+        try:
+            table = file_table(data)
+            shape = StateShape.of_file(table.schema)
+            if shape.operator != self.operator_id:
+                raise ValueError(f"it is the state of operator {shape.operator}")
+        except (ValueError, KeyError, TypeError) as error:
+            # Arrow's own errors are among them.
+            reason = f"the bytes are no state of it: {error}"
+            raise RestoreFailed(self.operator_id, partition, reason) from None
+        self._schemas[partition] = table.schema
+        self._rows[partition] = self._rows.get(partition, 0) + table.num_rows
+        kept = table if self._into is not None else table.schema.empty_table()
+        self._kept.setdefault(partition, []).append(kept)
+
+
+class OpaqueState:
+    """State of a kind that is not known here: its bytes are right, and that is all one can say."""
+
+    def __init__(self, operator_id: OperatorId, into: Path | None = None) -> None:
+        """Restore an operator; with a folder, its files are copied there as they are."""
+        self.operator_id = operator_id
+        self._into = into
+        self._files: dict[PartitionId, int] = {}
+
+    def restore(self, partition: PartitionId, data: bytes) -> None:
+        """See ``Restorable.restore``."""
+        self._files[partition] = 0
+        self._take(partition, data)
+
+    def apply_delta(self, partition: PartitionId, data: bytes) -> None:
+        """See ``Restorable.apply_delta``."""
+        self._take(partition, data)
+
+    def complete(self, partition: PartitionId) -> int | None:
+        """See ``Restorable.complete``."""
+        self._files.pop(partition, None)
+        return None
+
+    def _take(self, partition: PartitionId, data: bytes) -> None:
+        number = self._files.get(partition, 0)
+        self._files[partition] = number + 1
+        if self._into is None:
+            return
+        folder = self._into / self.operator_id
+        folder.mkdir(parents=True, exist_ok=True)
+        suffix = "delta" if number else "snap"
+        (folder / f"{partition:d}-{number}.{suffix}").write_bytes(data)

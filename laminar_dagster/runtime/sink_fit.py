@@ -1,0 +1,56 @@
+"""Whether the sinks can take what an epoch has staged, asked before it is published."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from laminar_dagster.core.errors import LaminarError, MalformedDocument, RetryError
+from laminar_dagster.core.gate import SINK_FIT
+from laminar_dagster.core.ids import CheckpointId
+from laminar_dagster.core.manifest import SinkEntry
+from laminar_dagster.core.ports import Sink, Violation
+from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.staged_schema import staged_schema
+
+log = logging.getLogger(__name__)
+
+
+def find_misfits(
+    pipeline: Pipeline, attempt: CheckpointId, staged: Iterable[SinkEntry]
+) -> Iterator[Violation]:
+    """What the sinks have against an epoch's output. One that is away holds back nobody.
+
+    Args:
+        pipeline: Whose sinks.
+        attempt: Where the output is staged.
+        staged: What there is for each of them.
+    """
+
+    def check(sink: Sink, entry: SinkEntry) -> None:
+        try:
+            schema = staged_schema(pipeline.checkpoints.objects, attempt, entry.files[0])
+        except MalformedDocument:
+            # What an engine stages is between it and its sinks. If it should be Arrow, it is found
+            # damaged when it is read as a whole.
+            return
+        sink.check(schema, entry)
+
+    # An epoch without files has no columns that could be compared.
+    wanted = [
+        (sink, entry)
+        for entry in staged
+        if entry.files and (sink := pipeline.sink(entry.sink_id)) is not None
+    ]
+    if not wanted:
+        return
+    with ThreadPoolExecutor(len(wanted), thread_name_prefix="check") as pool:
+        asked = [(sink, pool.submit(check, sink, entry)) for sink, entry in wanted]
+        for sink, checked in asked:
+            try:
+                checked.result()
+            except RetryError as error:
+                log.warning("%s; it is asked again when it commits", error)
+            except LaminarError as error:
+                yield Violation(SINK_FIT, str(sink.sink_id), str(error))

@@ -1,0 +1,296 @@
+"""Measures a pipeline that runs, for Prometheus and OpenTelemetry. Off unless asked for.
+
+An epoch is counted once, by the process that finishes it: that sees every sink confirmed and moves
+``_latest``. Counters are the process's own, and begin at zero with it. Nothing here fails an epoch:
+what cannot be measured or sent is logged, once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import wraps
+from typing import Concatenate, Final, ParamSpec, Protocol, assert_never
+
+from laminar_dagster.config.metrics import MetricsConfig
+from laminar_dagster.config.redaction import redact
+from laminar_dagster.core.errors import InvalidConfig, LaminarError
+from laminar_dagster.core.ids import PipelineName, SinkId
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.offsets import describe_position
+from laminar_dagster.core.transactions import TransactionalSinkMetrics
+from laminar_dagster.runtime import metrics
+from laminar_dagster.runtime.backlog import Backlog, SourceBacklog, distance, measure
+from laminar_dagster.runtime.epoch import EpochReport
+from laminar_dagster.runtime.figures import figures_of
+from laminar_dagster.runtime.health import ask_health
+from laminar_dagster.runtime.loop import EpochDone, Event, Retrying, Waiting
+from laminar_dagster.runtime.metrics import Attributes, Metric, Points
+from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.survey import survey
+
+log = logging.getLogger(__name__)
+
+EXTRA: Final = "laminar-dagster[metrics]"
+
+# A source of more partitions is measured as a whole: each would be a series of its own.
+MOST_PARTITIONS: Final = 100
+
+_NEEDED: Final = (
+    "opentelemetry.sdk.metrics",
+    "opentelemetry.exporter.prometheus",
+    "opentelemetry.exporter.otlp.proto.http",
+)
+_MICROS: Final = 1_000_000
+
+_ParamsT = ParamSpec("_ParamsT")
+
+
+class Meters(Protocol):
+    """Takes measurements, and hands them on."""
+
+    def add(self, metric: Metric, amount: float, attributes: Attributes) -> None:
+        """More of what a counter counts."""
+
+    def record(self, metric: Metric, value: float, attributes: Attributes) -> None:
+        """One value of a histogram."""
+
+    def put(self, metric: Metric, points: Points) -> None:
+        """All that a gauge shows from now on."""
+
+
+def require_exporters(config: MetricsConfig, where: str) -> None:
+    """Refuse metrics that are asked for and cannot be given.
+
+    Raises:
+        InvalidConfig: Packages are missing.
+    """
+    if config.prometheus is None and config.otlp is None:
+        return
+    if not all(map(_is_installed, _NEEDED)):
+        problem = "metrics need packages that are not installed"
+        raise InvalidConfig(where, problem, f"install `{EXTRA}`")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@contextlib.contextmanager
+def open_telemetry(
+    config: MetricsConfig, pipeline: PipelineName, where: str, *, is_one_epoch: bool = False
+) -> Iterator[Telemetry]:
+    """Measure, as the configuration says, until the context ends; by then all is sent.
+
+    Args:
+        config: Where measurements go.
+        pipeline: Whose they are.
+        where: Who asked for it, for errors.
+        is_one_epoch: For a process that is gone after the epoch. Nobody could scrape it, and what
+            it pushes is added to what others have.
+
+    Raises:
+        InvalidConfig: Packages are missing, or nobody can listen at the address.
+    """
+    listen = None if is_one_epoch else config.listen
+    if listen is None and config.endpoint is None:
+        yield Telemetry(pipeline)
+        return
+    require_exporters(config, where)
+    # Imported here: only who asks for it needs the packages.
+    from laminar_dagster.runtime.telemetry_export import open_meters
+
+    # Processes of one epoch each are one instance, whose pushes add up.
+    instance = f"{pipeline}-epochs" if is_one_epoch else str(uuid.uuid4())
+    with open_meters(
+        listen, config.endpoint, where, instance=instance, is_one_epoch=is_one_epoch
+    ) as meters:
+        yield Telemetry(pipeline, meters, meters.address)
+
+
+def _harmless(
+    measure: Callable[Concatenate[Telemetry, _ParamsT], None],
+) -> Callable[Concatenate[Telemetry, _ParamsT], None]:
+    """What goes wrong while measuring is no business of the epoch's."""
+
+    @wraps(measure)
+    def measured(self: Telemetry, /, *args: _ParamsT.args, **kwargs: _ParamsT.kwargs) -> None:
+        if not self.is_on:
+            return
+        try:
+            measure(self, *args, **kwargs)
+        except Exception as error:
+            self.complain(error)
+
+    return measured
+
+
+class Telemetry:
+    """Makes measurements of what happens to a pipeline; does nothing without meters."""
+
+    def __init__(
+        self, pipeline: PipelineName, meters: Meters | None = None, address: str | None = None
+    ) -> None:
+        """Measure a pipeline; ``address`` is where one can look."""
+        self.address = address
+        self._all = {"pipeline": str(pipeline)}
+        self._meters = meters
+        self._has_complained = False
+        self._counted: dict[SinkId, TransactionalSinkMetrics] = {}
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is measured."""
+        return self._meters is not None
+
+    @_harmless
+    def begin(self, pipeline: Pipeline) -> None:
+        """Show how far a pipeline is before this process has done anything."""
+        latest = survey(pipeline.checkpoints).latest
+        manifest = pipeline.checkpoints.manifest(latest.checkpoint_id) if latest else None
+        if manifest is not None:
+            self._stands(manifest)
+
+    @_harmless
+    def follow(self, event: Event, pipeline: Pipeline) -> None:
+        """Measure what a loop tells."""
+        self.count_transactions(pipeline)
+        match event:
+            case EpochDone(report, manifest):
+                self.finished(report, manifest, pipeline.clock.now())
+                self.look(manifest, pipeline)
+            case Retrying(error):
+                self.failed(error)
+            case Waiting():
+                pass
+            case _:
+                assert_never(event)
+
+    @_harmless
+    def finished(
+        self, report: EpochReport, manifest: CheckpointManifest, finished_at: datetime
+    ) -> None:
+        """Count an epoch, if it was this process that finished it."""
+        for step in report.steps:
+            self._record(metrics.STEP_DURATION, step.seconds, step=step.name)
+        for done in report.transactions:
+            sink = str(done.sink_id)
+            if done.begin_seconds is not None:
+                self._record(metrics.SINK_BEGIN, done.begin_seconds, sink=sink)
+            if done.commit_seconds is not None:
+                self._record(metrics.SINK_COMMIT, done.commit_seconds, sink=sink)
+        # Also when another one did: this is how far the pipeline is.
+        self._stands(manifest)
+        if not report.is_finisher:
+            return
+        seconds = (finished_at - manifest.started_at).total_seconds()
+        self._record(metrics.EPOCH_DURATION, max(0.0, seconds))
+        for each in figures_of(manifest):
+            source = str(each.source_id)
+            is_told = each.source_id not in report.unacknowledged
+            self._add(metrics.COMMITS, int(is_told), source=source)
+            self._add(metrics.COMMIT_FAILURES, int(not is_told), source=source)
+            self._add(metrics.DEAD_LETTERS, each.dead_letters, source=source)
+            self._add(metrics.LATE, each.late, source=source)
+            if each.reading is not None:
+                reading = each.reading
+                self._add(metrics.RECORDS, reading.records, source=source)
+                self._add(metrics.BYTES, reading.size_bytes, source=source)
+                self._add(metrics.CHUNKS, reading.chunks, source=source)
+                self._add(metrics.FETCH, reading.fetch_micros / _MICROS, source=source)
+                self._add(metrics.DECODE, reading.decode_micros / _MICROS, source=source)
+                self._add(metrics.PAUSES, reading.pauses, source=source)
+
+    @_harmless
+    def count_transactions(self, pipeline: Pipeline) -> None:
+        """Add what the sinks' transactions have come to since they were last counted."""
+        for each in pipeline.sinks:
+            before = self._counted.get(each.sink_id, TransactionalSinkMetrics())
+            now = self._counted[each.sink_id] = pipeline.transactions.metrics(each.sink_id)
+            sink = str(each.sink_id)
+            self._add(metrics.SINK_COMMITS, now.commits - before.commits, sink=sink)
+            self._add(metrics.SINK_ABORTS, now.aborts - before.aborts, sink=sink)
+            unknown = now.commit_failures - before.commit_failures
+            self._add(metrics.SINK_COMMIT_FAILURES, unknown, sink=sink)
+            self._add(metrics.SINK_ROWS, now.rows_written - before.rows_written, sink=sink)
+
+    @_harmless
+    def look(self, manifest: CheckpointManifest, pipeline: Pipeline) -> None:
+        """Ask the sources of a pipeline what waits beyond a checkpoint, and how they do."""
+        plan = pipeline.checkpoints.plan(manifest.epoch)
+        backlog = measure(pipeline.sources, manifest, plan, pipeline.clock.now())
+        self.waiting(backlog)
+        told = ask_health(pipeline.sources, manifest, backlog)
+        known = [
+            (each.headroom, {"source": str(name)})
+            for name, each in told.items()
+            if each.headroom is not None
+        ]
+        self._put_all(metrics.HEADROOM, known)
+
+    @_harmless
+    def waiting(self, backlog: Backlog) -> None:
+        """Show what was found waiting, and which sources could be asked."""
+        up = [(int(not each.error), {"source": str(each.source_id)}) for each in backlog.sources]
+        self._put_all(metrics.UP, up)
+        self._put_all(metrics.LAG, [each for source in backlog.sources for each in _lags(source)])
+
+    @_harmless
+    def failed(self, error: Exception) -> None:
+        """Count a try that ended with an error."""
+        kind = error.kind if isinstance(error, LaminarError) else "internal"
+        self._add(metrics.FAILURES, 1, kind=kind)
+
+    def complain(self, error: Exception) -> None:
+        """Say once what is wrong with the measuring."""
+        if not self._has_complained:
+            self._has_complained = True
+            text = "what is measured is incomplete: %s: %s"
+            log.warning(text, type(error).__name__, redact(str(error)))
+
+    def _stands(self, manifest: CheckpointManifest) -> None:
+        """Show a checkpoint that every sink has."""
+        epoch = int(manifest.epoch)
+        self._put(metrics.EPOCH_NUMBER, epoch)
+        self._put(metrics.LAST_SUCCESS, manifest.completed_at.timestamp())
+        if manifest.watermark is not None:
+            self._put(metrics.WATERMARK, manifest.watermark / _MICROS)
+        sinks = [(epoch, {"sink": str(each.sink_id)}) for each in manifest.sinks]
+        self._put_all(metrics.SINK_EPOCH, sinks)
+
+    def _add(self, metric: Metric, amount: float, **attributes: str) -> None:
+        self._must().add(metric, amount, {**self._all, **attributes})
+
+    def _record(self, metric: Metric, value: float, **attributes: str) -> None:
+        self._must().record(metric, value, {**self._all, **attributes})
+
+    def _put(self, metric: Metric, value: float) -> None:
+        self._put_all(metric, [(value, {})])
+
+    def _put_all(self, metric: Metric, points: Points) -> None:
+        named = [(value, {**self._all, **attributes}) for value, attributes in points]
+        self._must().put(metric, named)
+
+    def _must(self) -> Meters:
+        assert self._meters is not None
+        return self._meters
+
+
+def _lags(source: SourceBacklog) -> Points:
+    if source.amount is None or (source.ranges and source.unit is None):
+        return []
+    attributes = {"source": str(source.source_id), "unit": source.unit or "records"}
+    # Files come and go, topics have the partitions that they have.
+    if source.unit != "records" or len(source.ranges) > MOST_PARTITIONS:
+        return [(source.amount, attributes)]
+    return [
+        (distance(part), {**attributes, "partition": describe_position(part.start)[0]})
+        for part in source.ranges
+    ]

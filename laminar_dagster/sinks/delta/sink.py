@@ -1,0 +1,412 @@
+"""A Delta Lake table, on a local disk or an object store."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, SchemaMismatchError, TableNotFoundError
+
+from laminar_dagster.config.model import SinkTable
+from laminar_dagster.core.errors import (
+    CommitOutcomeUnknown,
+    InvalidConfig,
+    LaminarError,
+    SinkUnavailable,
+    WriteFailed,
+)
+from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
+from laminar_dagster.core.manifest import SinkEntry
+from laminar_dagster.core.ports import Published, StagedOutput, TransactionProgress
+from laminar_dagster.sinks.changes import (
+    Mode,
+    Unwritable,
+    check_columns,
+    split,
+    stored_columns,
+)
+from laminar_dagster.sinks.delta import writes
+from laminar_dagster.sinks.delta.columns import cast, target_schema
+from laminar_dagster.sinks.durable_folder import make_folder, sync
+from laminar_dagster.sinks.ledger import Decision, decide
+from laminar_dagster.sinks.options import SinkOptions, problem_with_key
+from laminar_dagster.sinks.staged import staged_tables
+
+_TRIES: Final = 12
+_LONGEST_PAUSE: Final = 1.0
+# With these the store overwrites a commit that another writer has made, in silence.
+_UNSAFE: Final = ("aws_s3_allow_unsafe_rename", "allow_unsafe_rename")
+# In the log entry of an epoch: whose it is, and what it put out.
+_SINK: Final = "laminarSink"
+_OUTPUT: Final = "laminarOutputSha256"
+# So many log entries are searched for the newest epoch; others may write to the table as well.
+_LOOKED_AT: Final = 100
+_FORGETS_LEDGER: Final = "delta.setTransactionRetentionDuration"
+
+
+class DeltaSink:
+    """Appends or merges rows into one Delta table; see ``columns`` for types.
+
+    An epoch is one Delta commit, which carries the application transaction
+    ``laminar:{pipeline}:{sink}`` with the epoch as its version: rows and ledger are one file in
+    the table's log, and cannot part. A commit is made for the table version at which the ledger
+    was read and for no other, so of two committers one loses, looks at the ledger again, and
+    finds its epoch there. Parquet files of a commit that never came are orphans; vacuum removes
+    them.
+
+    Upsert holds an epoch's rows in memory, append one staged file.
+
+    On a local disk an epoch is flushed before ``commit`` returns. Within a commit the client
+    does not order its writes: a power failure (not a kill) at that moment may leave a log entry
+    whose files are not whole, as with any writer of Delta to a local disk.
+    """
+
+    def __init__(
+        self,
+        sink_id: SinkId,
+        pipeline: PipelineName,
+        location: str | Path,
+        *,
+        mode: Mode = "append",
+        key: tuple[str, ...] = (),
+        create: bool = True,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Describe the sink. Nothing is opened.
+
+        Args:
+            sink_id: Its name within the pipeline.
+            pipeline: Whose ledger to keep.
+            location: A folder (a relative one is taken from the current folder, now) or the URL
+                of one in an object store.
+            mode: Whether rows are added, or take the place of those with their key.
+            key: The columns that identify a row in upsert mode.
+            create: Whether to make the table, and columns that the view gains.
+            storage_options: For the object store; their values are never shown.
+
+        Raises:
+            InvalidConfig: Mode and key contradict each other, or the options are not safe.
+        """
+        where = f"sink {sink_id}"
+        if problem := problem_with_key(mode, key):
+            raise InvalidConfig(where, *problem)
+        self._options = dict(storage_options or {})
+        if problem := _problem_with_location(str(location), self._options):
+            raise InvalidConfig(where, *problem)
+        self._sink_id = sink_id
+        self._folder = None if "://" in str(location) else Path(os.path.abspath(location))
+        self._location = str(self._folder or location)
+        self._key = key
+        self._create = create
+        self._application = f"laminar:{pipeline}:{sink_id}"
+
+    @classmethod
+    def from_table(cls, table: SinkTable, project: Path, pipeline: PipelineName) -> DeltaSink:
+        """Build the sink that a ``CREATE SINK`` describes.
+
+        Options: ``path`` (from the project's folder, or a URL), ``mode``, ``key``, ``create``,
+        and ``storage.…`` for the object store.
+
+        Raises:
+            InvalidConfig: Lists every mistake.
+        """
+        options = SinkOptions(table)
+        path = options.text("path")
+        mode, key = options.mode_and_key()
+        create = options.flag("create", True)
+        storage = options.prefixed("storage.")
+        if problem := _problem_with_location(path, storage):
+            options.refuse(*problem)
+        options.finish()
+        location = path if "://" in path else project / path
+        return cls(
+            table.sink_id,
+            pipeline,
+            location,
+            mode=mode,
+            key=key,
+            create=create,
+            storage_options=storage,
+        )
+
+    @property
+    def sink_id(self) -> SinkId:
+        """Its name within the pipeline."""
+        return self._sink_id
+
+    @property
+    def address(self) -> str:
+        """The table's folder."""
+        return f"file://{self._folder}" if self._folder else self._location
+
+    def __repr__(self) -> str:
+        """The sink and its place, without the storage options."""
+        return f"DeltaSink({self._sink_id!r}, {self._location!r})"
+
+    def ledger(self) -> EpochNumber | None:
+        """See ``Sink.ledger``."""
+        table = self._open()
+        return self._ledger_of(table) if table else None
+
+    def published(self) -> Published | None:
+        """See ``Attesting.published``. Below many commits of others, nothing is found."""
+        table = self._open()
+        ledger = self._ledger_of(table) if table else None
+        if table is None or ledger is None:
+            return None
+        own = (each for each in table.history(_LOOKED_AT) if each.get(_SINK) == self._application)
+        newest = next(own, None)
+        return Published(ledger, str(newest[_OUTPUT])) if newest else None
+
+    def check(self, schema: pa.Schema, staged: SinkEntry | None = None) -> None:
+        """See ``Sink.check``. Makes no folder."""
+        table = self._open()
+        try:
+            self._check_table(table)
+            check_columns(schema, self._key)
+            there = writes.columns_of(table) if table else None
+            target_schema(stored_columns(schema), there, create=self._create)
+        except Unwritable as problem:
+            where = f"sink {self._sink_id}"
+            raise InvalidConfig(where, f"{self._location}: {problem}") from problem
+
+    def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
+        """See ``Sink.commit``.
+
+        1. Load the table; its version is what the commit will be made for.
+        2. Read the ledger of that version, and decide.
+        3. Write Parquet files and, last, the one log entry that publishes them with the ledger.
+        4. If another writer took that version, begin again: the ledger may have moved.
+        """
+        for attempt in range(_TRIES):
+            # Step 1.
+            table = self._open()
+            # Step 2.
+            ledger = self._ledger_of(table) if table else None
+            if decide(self._sink_id, epoch, staged.entry.joined_at, ledger) is Decision.SKIP:
+                return
+            # Step 3.
+            staged.progress.begun()
+            if self._try_to_publish(table, epoch, staged):
+                return
+            staged.progress.aborted()
+            # Step 4. Writers that lost together must not come back together.
+            time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.02 * 2**attempt)))
+        reason = f"other writers committed to the table first, {_TRIES} times in a row"
+        raise SinkUnavailable(self._sink_id, reason)
+
+    # --- one attempt ------------------------------------------------------------------------------
+
+    def _try_to_publish(
+        self, table: DeltaTable | None, epoch: EpochNumber, staged: StagedOutput
+    ) -> bool:
+        """Whether the epoch is in the table now; if not, another writer came first."""
+        before = None if table is None else table.version()
+        try:
+            self._publish(table, epoch, staged)
+        except LaminarError:
+            raise
+        except Unwritable as problem:
+            raise WriteFailed(self._sink_id, epoch, str(problem)) from problem
+        # The client raises bare exceptions too.
+        except Exception as error:
+            if not self._went_through(before, epoch, error):
+                return False
+        self._make_durable(0 if before is None else before + 1, epoch)
+        return True
+
+    def _publish(self, table: DeltaTable | None, epoch: EpochNumber, staged: StagedOutput) -> None:
+        self._check_table(table)
+        if table is None and self._folder:
+            make_folder(self._folder)
+        properties = CommitProperties(
+            custom_metadata={
+                _SINK: self._application,
+                _OUTPUT: staged.entry.output_sha256,
+            },
+            # Retries of the client would go on from a version whose ledger nobody has read.
+            max_commit_retries=0,
+            app_transactions=[Transaction(self._application, int(epoch))],
+        )
+        self._write(table, staged, properties)
+
+    def _check_table(self, table: DeltaTable | None) -> None:
+        if table is None:
+            if not self._create:
+                raise Unwritable("there is no Delta table; make it, or set create = 'true'")
+        elif _FORGETS_LEDGER in table.metadata().configuration:
+            raise Unwritable(f"the table's property {_FORGETS_LEDGER} would delete the ledger")
+
+    def _write(
+        self, table: DeltaTable | None, staged: StagedOutput, properties: CommitProperties
+    ) -> None:
+        files = _watched(staged_tables(staged), staged.progress)
+        first = next(files, None)
+        if first is None:
+            if table is None:
+                writes.create_pending(self._location, self._options or None, properties)
+            else:
+                writes.move_ledger_only(table, properties)
+            return
+        check_columns(first.schema, self._key)
+        there = writes.columns_of(table) if table else None
+        target = target_schema(stored_columns(first.schema), there, create=self._create)
+        if self._key:
+            everything = pa.concat_tables([first, *files])
+            changes = split(everything, self._key, one_row_per_key=True)
+            rows = cast(changes.rows, target)
+            if table is not None and there is not None:
+                keys = pa.schema([target.field(name) for name in self._key])
+                deleted = cast(changes.deleted, keys) if changes.deleted else keys.empty_table()
+                writes.merge(table, rows, deleted, self._key, properties)
+                return
+            # Into an empty table, where there is nothing to replace or delete.
+            self._add(table, rows, properties)
+            return
+        stream = _Stream(target, chain([first], files))
+        try:
+            self._add(table, stream.reader(), properties)
+        except Exception:
+            if stream.failure:
+                # It went through the client, which made a text of it and committed nothing.
+                raise stream.failure from None
+            raise
+
+    def _add(
+        self,
+        table: DeltaTable | None,
+        rows: pa.Table | pa.RecordBatchReader,
+        properties: CommitProperties,
+    ) -> None:
+        if table is None:
+            writes.create(self._location, rows, self._options or None, properties)
+        else:
+            writes.append(table, rows, properties)
+
+    # --- outcomes ---------------------------------------------------------------------------------
+
+    def _went_through(self, before: int | None, epoch: EpochNumber, error: Exception) -> bool:
+        """What an error means; the commit may have come before it. False: another one came first.
+
+        Decided by the table and not by the error, whose kind and text are the client's to change.
+        """
+        reason = self._shown(error)
+        try:
+            table = self._open()
+            ledger = self._ledger_of(table) if table else None
+        except SinkUnavailable:
+            raise CommitOutcomeUnknown(self._sink_id, epoch, reason) from None
+        if ledger == epoch:
+            # What failed is what follows a commit, such as the log's own checkpoint.
+            return True
+        if table is not None and table.version() != before:
+            return False
+        if isinstance(error, SchemaMismatchError):
+            raise WriteFailed(self._sink_id, epoch, reason) from None
+        if self._folder is None:
+            # A request that timed out may still arrive.
+            raise CommitOutcomeUnknown(self._sink_id, epoch, reason) from None
+        if isinstance(error, OSError | CommitFailedError) or "os error" in reason:
+            raise SinkUnavailable(self._sink_id, reason) from None
+        raise WriteFailed(self._sink_id, epoch, reason) from None
+
+    def _make_durable(self, version: int, epoch: EpochNumber) -> None:
+        """Flush a commit and its files: the client leaves that to the operating system."""
+        if self._folder is None:
+            return
+        log = self._folder / "_delta_log"
+        entry = log / f"{version:020d}.json"
+        try:
+            # By newlines alone: what else ends a line for Python may stand in a value.
+            for line in filter(None, entry.read_text("utf-8").split("\n")):
+                if added := json.loads(line).get("add"):
+                    sync(self._folder / unquote(added["path"]))
+            for path in (self._folder, entry, log):
+                sync(path)
+        except OSError as error:
+            reason = f"it is committed, and could not be flushed: {error}"
+            raise CommitOutcomeUnknown(self._sink_id, epoch, reason) from error
+
+    def _open(self) -> DeltaTable | None:
+        try:
+            return DeltaTable(self._location, storage_options=self._options or None)
+        except TableNotFoundError:
+            return None
+        except Exception as error:
+            raise SinkUnavailable(self._sink_id, self._shown(error)) from None
+
+    def _ledger_of(self, table: DeltaTable) -> EpochNumber | None:
+        version = table.transaction_version(self._application)
+        return None if version is None else EpochNumber(version)
+
+    def _shown(self, error: Exception) -> str:
+        """An error's text without storage options, which may be secrets, and without a backtrace.
+
+        The error itself is not chained for the same reason.
+        """
+        text = str(error).split("\n   0:")[0].strip()
+        for value in sorted(self._options.values(), key=len, reverse=True):
+            if value:
+                text = text.replace(value, "***")
+        return f"{self._location}: {text}"
+
+
+def _watched(files: Iterable[pa.Table], progress: TransactionProgress) -> Iterator[pa.Table]:
+    """The files; with the last of them, all is there that the commit needs."""
+    for file in files:
+        progress.wrote(file.num_rows)
+        yield file
+    progress.committing()
+
+
+class _Stream:
+    """Rows for the client to pull, and the error that ended them, which the client swallows."""
+
+    def __init__(self, schema: pa.Schema, files: Iterable[pa.Table]) -> None:
+        """Cast the files' rows to a schema, one file in memory at a time."""
+        self._schema = schema
+        self._files = files
+        self.failure: BaseException | None = None
+
+    def reader(self) -> pa.RecordBatchReader:
+        """To be read once."""
+        return pa.RecordBatchReader.from_batches(self._schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for file in self._files:
+                yield from cast(split(file, ()).rows, self._schema).to_batches()
+        except GeneratorExit:
+            # The client has stopped for a reason of its own.
+            raise
+        except BaseException as error:
+            self.failure = error
+            raise
+
+
+def _problem_with_location(location: str, options: Mapping[str, str]) -> tuple[str, str] | None:
+    if "://" not in location:
+        if options:
+            return "a local path takes no `storage.` options", "remove them"
+        if "%" in location:
+            # The client takes "%20" for a space in one place and not in another.
+            return "`path` holds a '%'", "choose another folder"
+        return None
+    parts = urlsplit(location)
+    if parts.scheme == "file":
+        return "`path` is a file: URL", "write a plain path"
+    if parts.username or parts.password or parts.query:
+        return "`path` must not carry credentials or options", "use `storage.` options"
+    for name, value in {**os.environ, **options}.items():
+        if name.lower() in _UNSAFE and value.lower() not in ("", "0", "false"):
+            return f"{name} lets one commit overwrite another", "remove it"
+    return None

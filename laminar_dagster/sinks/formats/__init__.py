@@ -1,0 +1,1 @@
+"""Rows as messages: Arrow in, bytes out."""

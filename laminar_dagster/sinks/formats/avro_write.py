@@ -1,0 +1,250 @@
+"""Writes values of Arrow as Avro, of all rows at once.
+
+A writer exists for one type of a column and one type of a schema. It takes values that are not
+null, and returns pieces of as many rows; a ``Slot`` around it takes nulls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from laminar_dagster.sinks.arrow_values import (
+    elements,
+    refuse_odd_text,
+    refuse_twins,
+    valid_rows,
+)
+from laminar_dagster.sinks.bad_values import BadValues, refuse
+from laminar_dagster.sinks.formats.binary.decimals import of_size, shortest
+from laminar_dagster.sinks.formats.binary.values import constant, of_each_element, of_those_there
+from laminar_dagster.sinks.formats.binary.varints import zigzags
+from laminar_dagster.sinks.numbers import Int64s
+from laminar_dagster.sinks.pieces import Cells, Fixed, Piece, Varying, lengths_of
+
+Pieces = Sequence[Piece]
+
+_NULL: Final = "are null, and the schema has no room for that; give them a value in the view"
+_UUID: Final = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+
+
+class Writer(Protocol):
+    """Writes values of one type."""
+
+    def write(self, array: pa.Array) -> Pieces:
+        """The bytes of each value.
+
+        Raises:
+            BadValues: One has none.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The same bytes whatever the value: what the view has no column for."""
+
+    data: bytes
+
+    def write(self, array: pa.Array) -> Pieces:
+        """The bytes of each value."""
+        return constant(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A value that may be null, or stands in a union, or both.
+
+    Attributes:
+        value: The branch of the union that values take; None if there is no union.
+        null: The branch of nulls; None if there is no room for one.
+    """
+
+    inner: Writer
+    value: int | None = None
+    null: int | None = None
+
+    def write(self, array: pa.Array) -> Pieces:
+        """The bytes of each value, which may be null."""
+        valid = valid_rows(array)
+        if self.null is None:
+            refuse(~valid, _NULL)
+        pieces = of_those_there(array, self.inner.write)
+        if self.value is None:
+            return pieces
+        null = self.value if self.null is None else self.null
+        return [zigzags(np.where(valid, self.value, null)), *pieces]
+
+
+@dataclass(frozen=True, slots=True)
+class Booleans:
+    """A byte."""
+
+    def write(self, array: pa.Array) -> Pieces:
+        """The bytes of each value."""
+        return (Fixed((("u1", array.to_numpy(zero_copy_only=False)),)),)
+
+
+@dataclass(frozen=True, slots=True)
+class Ints:
+    """An int or a long, of any logical type."""
+
+    count: Callable[[pa.Array], Int64s]
+
+    def write(self, array: pa.Array) -> Pieces:
+        """The bytes of each value."""
+        return (zigzags(self.count(array)),)
+
+
+@dataclass(frozen=True, slots=True)
+class Floats:
+    """A float or a double, lowest byte first."""
+
+    form: str
+
+    def write(self, array: pa.Array) -> Pieces:
+        """The bytes of each value."""
+        return (Fixed(((self.form, array.to_numpy(zero_copy_only=False)),)),)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """String and bytes: a length, and as many bytes.
+
+    Attributes:
+        is_uuid: Whether the schema promises UUIDs.
+    """
+
+    is_uuid: bool = False
+
+    def write(self, array: pa.Array) -> Pieces:
+        """The bytes of each value."""
+        if pa.types.is_large_string(array.type):
+            refuse_odd_text(array)
+        if self.is_uuid:
+            fits = pc.match_substring_regex(array, _UUID)
+            refuse(~fits.to_numpy(zero_copy_only=False), "are no UUIDs")
+        values = array.cast(pa.large_binary())
+        return zigzags(lengths_of(values)), Varying(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A fixed: as many bytes as the schema says."""
+
+    size: int
+
+    def write(self, array: pa.Array) -> Pieces:
+        """The bytes of each value."""
+        refuse(lengths_of(array) != self.size, f"do not have {self.size} bytes")
+        return (Varying(array),)
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """An enum, from text."""
+
+    symbols: tuple[str, ...]
+
+    def write(self, array: pa.Array) -> Pieces:
+        """The bytes of each value."""
+        places = pc.index_in(array, value_set=pa.array(self.symbols, pa.large_string()))
+        known = ", ".join(self.symbols)
+        refuse(~valid_rows(places), f"are none of the symbols of the enum: {known}")
+        return (zigzags(places.cast(pa.int64()).to_numpy()),)
+
+
+@dataclass(frozen=True, slots=True)
+class Decimals:
+    """A decimal.
+
+    Attributes:
+        kind: With the digits of the schema.
+        size: Of a fixed; None for bytes.
+    """
+
+    kind: pa.DataType
+    size: int | None = None
+
+    def write(self, array: pa.Array) -> Pieces:
+        """The bytes of each value."""
+        array = array.cast(self.kind)
+        if self.size is not None:
+            lines = of_size(array, self.size)
+            return (Fixed(((("u1", (self.size,)), lines),)),)
+        cells = shortest(array)
+        return zigzags(np.count_nonzero(cells.there, axis=1)), cells
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record.
+
+    Attributes:
+        fields: In the order of the schema: the name and place of a field of the struct, and what
+            writes it; or what the struct has no field for.
+    """
+
+    fields: Sequence[tuple[str, int, Slot] | Constant]
+
+    def write(self, array: pa.Array) -> Pieces:
+        """The bytes of each value."""
+        parts = array.flatten()
+        pieces: list[Piece] = []
+        for field in self.fields:
+            if isinstance(field, Constant):
+                pieces += field.write(array)
+                continue
+            name, place, slot = field
+            try:
+                pieces += slot.write(parts[place])
+            except BadValues as bad:
+                raise bad.within(np.arange(len(array)), len(array), name) from None
+        return pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """An array: one block of all its items, and a block of none."""
+
+    item: Slot
+
+    def write(self, array: pa.Array) -> Pieces:
+        """The bytes of each value."""
+        counts, values = elements(array)
+        return _blocks(counts, of_each_element(counts, values, self.item.write, "element"))
+
+
+@dataclass(frozen=True, slots=True)
+class Maps:
+    """A map, from keys that are texts."""
+
+    value: Slot
+
+    def write(self, array: pa.Array) -> Pieces:
+        """The bytes of each value."""
+        counts, pairs = elements(array)
+        refuse_twins(counts, pairs.field("key"))
+        pair = Record((("key", 0, Slot(Stretches())), ("value", 1, self.value)))
+        return _blocks(counts, of_each_element(counts, pairs, pair.write, ""))
+
+
+def _blocks(counts: Int64s, items: pa.Array) -> Pieces:
+    # The count of none is the block of none.
+    there = (counts > 0)[:, None]
+    end = Cells(np.zeros(there.shape, np.uint8), there)
+    return zigzags(counts), Varying(items), end
+
+
+def plain_count(array: pa.Array) -> Int64s:
+    """Integers, and days, as numbers of 64 bits."""
+    kind: Any = array.type
+    if pa.types.is_date(kind):
+        array = array.cast(pa.date32()).cast(pa.int32())
+    found: Int64s = array.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found

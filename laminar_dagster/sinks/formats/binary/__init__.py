@@ -1,0 +1,1 @@
+"""What the binary formats have in common: numbers, texts and lists in bytes."""

@@ -1,0 +1,1 @@
+"""A topic as a sink."""

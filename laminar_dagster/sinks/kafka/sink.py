@@ -1,0 +1,402 @@
+"""A topic of a Kafka cluster."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from confluent_kafka import TopicPartition
+
+from laminar_dagster.clients.kafka.asker import Asker
+from laminar_dagster.clients.kafka.cluster import Cluster
+from laminar_dagster.clients.kafka.partition_reader import PartitionReader
+from laminar_dagster.clients.kafka.settings import client_settings
+from laminar_dagster.clients.kafka.transactions import find_transactions
+from laminar_dagster.config.model import SinkTable
+from laminar_dagster.core.errors import BufferOverflow, FencedOut, InvalidConfig, WriteFailed
+from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
+from laminar_dagster.core.manifest import SinkEntry
+from laminar_dagster.core.offsets import KafkaPosition
+from laminar_dagster.core.ports import PendingTransaction, Published, StagedOutput
+from laminar_dagster.sinks.changes import Unwritable
+from laminar_dagster.sinks.kafka.group_progress import GroupProgress
+from laminar_dagster.sinks.kafka.ledger import (
+    LEDGER_PARTITION,
+    Cut,
+    LedgerKey,
+    Place,
+    Standing,
+    encode,
+    new_record,
+)
+from laminar_dagster.sinks.kafka.ledger_reader import LedgerReader
+from laminar_dagster.sinks.kafka.messages import Shape, Writer
+from laminar_dagster.sinks.kafka.options import KafkaSinkOptions, read_options
+from laminar_dagster.sinks.kafka.producer import (
+    Headers,
+    TransactionalProducer,
+    transactional_id,
+)
+from laminar_dagster.sinks.kafka.topics import SinkTopics
+from laminar_dagster.sinks.ledger import Decision, decide
+from laminar_dagster.sinks.staged import staged_tables
+
+log = logging.getLogger(__name__)
+
+EPOCH_HEADER: Final = "laminar-epoch"
+SINK_HEADER: Final = "laminar-sink"
+
+_BATCH_BYTES: Final = 1_000_000
+# A commit that is under way is seen a moment later; one whose committer has died never is.
+_PATIENCE_FOR_OTHERS: Final = 2.0
+# Of a partition, when its end is searched for messages of this sink.
+_LOOKED_AT: Final = 1000
+# There may have been more instances before.
+_GROUPS_LOOKED_FOR: Final = 16
+
+
+class KafkaSink:
+    """Appends messages to one topic, or puts them by key; see ``messages``.
+
+    An epoch is one transaction that also writes the sink's record into the ledger, a compacted
+    topic of the same cluster, so the two cannot part. The fence is the transactional id: whoever
+    commits registers with it first, after which nobody who did so before can commit. With several
+    instances an epoch is several such transactions; see ``ledger``. Every call opens connections
+    of its own; threads may share a sink.
+    """
+
+    def __init__(self, sink_id: SinkId, pipeline: PipelineName, options: KafkaSinkOptions) -> None:
+        """Describe the sink. Nothing is opened."""
+        self._sink_id = sink_id
+        self._pipeline = pipeline
+        self._options = options
+        self._settings = client_settings(options.bootstrap_servers, options.properties)
+        self._asker = Asker.sink(sink_id)
+        self._key = LedgerKey(pipeline, sink_id)
+
+    @classmethod
+    def from_table(cls, table: SinkTable, project: Path, pipeline: PipelineName) -> KafkaSink:
+        """Build the sink that a ``CREATE SINK`` describes; see ``options``.
+
+        Raises:
+            InvalidConfig: Lists every mistake.
+        """
+        return cls(table.sink_id, pipeline, read_options(table, project))
+
+    @property
+    def sink_id(self) -> SinkId:
+        """Its name within the pipeline."""
+        return self._sink_id
+
+    @property
+    def address(self) -> str:
+        """The servers and the topic."""
+        servers = ",".join(sorted(self._options.bootstrap_servers.replace(" ", "").split(",")))
+        return f"kafka://{servers}/{self._options.topic}"
+
+    def __repr__(self) -> str:
+        """The sink and its topic."""
+        return f"KafkaSink({self._sink_id!r}, {self.address!r})"
+
+    def ledger(self) -> EpochNumber | None:
+        """See ``Sink.ledger``. Makes no topic, and fences nobody out."""
+        standing = self._standing()
+        return standing.epoch if standing else None
+
+    def published(self) -> Published | None:
+        """See ``Attesting.published``."""
+        standing = self._standing()
+        leader = standing.leader if standing else None
+        if standing is None or leader is None or standing.epoch != leader.epoch:
+            # Not all groups have followed: nothing is known of the epoch before.
+            return None
+        return Published(EpochNumber(leader.epoch), leader.output_sha256)
+
+    def _standing(self) -> Standing | None:
+        """What the ledger says; None where there is none."""
+        cluster = self._cluster()
+        _, ledger = SinkTopics(self._sink_id, self._options, cluster).find()
+        if ledger is None:
+            return None
+        with self._reader(cluster) as reader:
+            return reader.look(_PATIENCE_FOR_OTHERS)
+
+    def check(self, schema: pa.Schema, staged: SinkEntry | None = None) -> None:
+        """Find out whether rows of a schema could be committed now. Changes nothing.
+
+        Args:
+            schema: Of the rows.
+            staged: What is to be committed, if that is known already.
+
+        Raises:
+            InvalidConfig: They could not, and why.
+            BufferOverflow: It is more than one transaction may hold.
+            SinkUnavailable, RegistryUnavailable, AuthFailed: Somebody cannot be asked.
+        """
+        if staged is not None:
+            self._check_amount(staged)
+        cluster = self._cluster()
+        try:
+            Shape.of(schema, self._options).check_schemas()
+            place = SinkTopics(self._sink_id, self._options, cluster).check()
+            if place is not None:
+                with self._reader(cluster) as reader:
+                    reader.look().require_kept(place)
+        except Unwritable as problem:
+            raise InvalidConfig(f"sink {self._sink_id}", str(problem)) from problem
+
+    def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
+        """See ``Sink.commit``.
+
+        1. Refuse what no transaction can hold.
+        2. Find the topics, make them if need be.
+        3. Look into the ledger: an epoch that is there needs nobody to be fenced out.
+        4. Fence out every other committer. What one has left behind is ended now.
+        5. Read the ledger, and decide. Nobody else can move it from here on, unless they fence
+           this one out.
+        6. Send the rows, and the ledger's record last, so that it is open to doubt for an instant.
+        7. Commit all of it.
+
+        Steps 6 and 7 are done for each group of partitions, first for the one that leads. A
+        process that dies before 7 has changed nothing: the next one's step 4 aborts what it left,
+        and so does the broker when the time is up.
+        """
+        with self._reported(epoch):
+            # Step 1.
+            self._check_amount(staged.entry)
+            # Step 2.
+            cluster = self._cluster()
+            place = SinkTopics(self._sink_id, self._options, cluster).place()
+            with self._reader(cluster) as reader, ExitStack() as stack:
+                # Step 3.
+                seen = reader.look().epoch
+                if seen is not None and seen >= epoch:
+                    decide(self._sink_id, epoch, staged.entry.joined_at, seen)
+                    return
+                # Step 4.
+                producers = [
+                    stack.enter_context(self._producer(group, place))
+                    for group in range(self._options.instances)
+                ]
+                with ThreadPoolExecutor(len(producers), thread_name_prefix="fence") as pool:
+                    for fenced in [pool.submit(each.fence) for each in producers]:
+                        fenced.result()
+                # Step 5.
+                standing = reader.read(self._options.limits.connect)
+                groups = self._remaining(epoch, staged.entry, standing, place)
+                if not groups:
+                    return
+                if standing.leader is None:
+                    self._require_new(cluster, place, reader)
+                cut = self._cut(epoch, standing, place)
+                offsets = self._offsets(cluster, staged)
+                # Steps 6 and 7.
+                progress = GroupProgress(staged.progress, len(groups))
+                progress.begun()
+
+                def publish(group: int) -> None:
+                    sent = offsets if group == 0 else {}
+                    producer = producers[group]
+                    self._publish(producer, epoch, staged, group, cut, place, sent, progress)
+
+                if 0 in groups:
+                    publish(0)
+                with ThreadPoolExecutor(len(producers), thread_name_prefix="group") as pool:
+                    for done in [pool.submit(publish, group) for group in groups if group]:
+                        done.result()
+
+    # --- what was left behind ---------------------------------------------------------------------
+
+    def pending_transactions(self) -> tuple[PendingTransaction, ...]:
+        """See ``Transactional``. Also those of groups that there once were."""
+        groups = range(max(self._options.instances, _GROUPS_LOOKED_FOR))
+        identities = [self._identity(group) for group in groups]
+        now = time.time()
+        return tuple(
+            PendingTransaction(
+                identity=each.identity,
+                state=each.state,
+                age=max(0.0, now - each.started / 1000),
+                timeout=each.timeout / 1000,
+                writer=f"{each.producer_id}:{each.producer_epoch}",
+                coordinator=each.coordinator,
+                places=each.partitions,
+            )
+            for each in find_transactions(self._asker, self._cluster(), identities)
+            if each.state != "over"
+        )
+
+    def abort_transaction(self, identity: str) -> None:
+        """See ``Transactional``."""
+        prefix = self._identity(0).rpartition(".")[0]
+        if identity.rpartition(".")[0] != prefix:
+            raise InvalidConfig(f"sink {self._sink_id}", f"{identity} is not one of its own")
+        options = self._options
+        # Whoever comes with the same id ends what is open under it.
+        with TransactionalProducer(
+            self._sink_id, identity, self._settings, options.limits
+        ) as producer:
+            producer.fence()
+
+    # --- deciding ---------------------------------------------------------------------------------
+
+    def _remaining(
+        self, epoch: EpochNumber, entry: SinkEntry, standing: Standing, place: Place
+    ) -> tuple[int, ...]:
+        """The groups that are to be committed.
+
+        Raises:
+            LedgerMismatch: The epoch is not the next one.
+            Unwritable: The topics are not those of the epochs so far, or another instance has
+                begun the epoch in another way.
+        """
+        leader = standing.leader
+        if leader is not None and leader.epoch == epoch:
+            if standing.lagging:
+                standing.require_kept(place)
+                standing.require_same_cut(self._options.instances, entry.output_sha256)
+            return standing.lagging
+        if decide(self._sink_id, epoch, entry.joined_at, standing.epoch) is Decision.SKIP:
+            return ()
+        standing.require_kept(place)
+        return tuple(range(self._options.instances))
+
+    def _require_new(self, cluster: Cluster, place: Place, ledger: LedgerReader) -> None:
+        """A ledger that was lost must not pass for that of a new sink.
+
+        Raises:
+            Unwritable: The end of the topic has messages of this sink already.
+            FencedOut: They came meanwhile, from another committer.
+        """
+        own = (SINK_HEADER, self._name.encode())
+        for partition in range(place.partitions):
+            with PartitionReader(self._asker, cluster, (place.topic, partition)) as reader:
+                end = reader.end(stable=True)
+                reader.position = max(reader.position, end - _LOOKED_AT)
+                if not any(own in (message.headers() or ()) for message in reader.news(end)):
+                    continue
+            if ledger.look(_PATIENCE_FOR_OTHERS).leader is not None:
+                # Messages and record came with one commit, after the ledger was read here.
+                raise FencedOut(self._sink_id, "it has committed the sink's first epoch")
+            raise Unwritable(
+                f"topic `{place.topic}` holds epochs of this sink, and its ledger in topic"
+                f" `{place.ledger}` knows of none: it was lost or made anew. Restore it, or"
+                " give the sink another name and topic"
+            )
+
+    def _cut(self, epoch: EpochNumber, standing: Standing, place: Place) -> Cut:
+        """How the epoch is cut: as its leader has done it, if that is there."""
+        leader = standing.leader
+        if leader is not None and leader.epoch == epoch:
+            return Cut(leader.previous, leader.instances, leader.partitions)
+        before = None if standing.epoch is None else int(standing.epoch)
+        return Cut(before, self._options.instances, place.partitions)
+
+    def _check_amount(self, entry: SinkEntry) -> None:
+        limits = self._options.limits
+        rows = sum(file.rows for file in entry.files)
+        if rows > limits.rows:
+            raise BufferOverflow(self._sink_id, rows, limits.rows)
+        size = sum(file.size_bytes for file in entry.files)
+        if size > limits.bytes:
+            raise BufferOverflow(self._sink_id, size, limits.bytes, "bytes")
+
+    # --- one transaction --------------------------------------------------------------------------
+
+    def _publish(
+        self,
+        producer: TransactionalProducer,
+        epoch: EpochNumber,
+        staged: StagedOutput,
+        group: int,
+        cut: Cut,
+        place: Place,
+        offsets: dict[str, list[TopicPartition]],
+        progress: GroupProgress,
+    ) -> None:
+        headers: Headers = [
+            (SINK_HEADER, self._name.encode()),
+            (EPOCH_HEADER, str(epoch).encode()),
+        ]
+        producer.begin(epoch)
+        for consumer_group, positions in offsets.items():
+            # First, since the transaction is begun anew if it does not work.
+            problem = producer.send_offsets(consumer_group, positions)
+            if problem:
+                text = "sink %s: the offsets of group %s are not written with the epoch: %s"
+                log.warning(text, self._sink_id, consumer_group, problem)
+        writer: Writer | None = None
+        row = 0
+        for table in staged_tables(staged):
+            writer = writer or Shape.of(table.schema, self._options).registered()
+            for part in writer.portions(table, row, epoch, group, cut, place.largest):
+                producer.send(place.topic, part.values, part.keys, part.partitions, headers)
+                progress.wrote(len(part.values))
+            row += table.num_rows
+        producer.finish()
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        record = new_record(self._key, group, epoch, cut, place, staged.entry.output_sha256, now)
+        key = self._key.of(group)
+        producer.send(place.ledger, [encode(record)], [key], [LEDGER_PARTITION], headers)
+        producer.finish()
+        progress.committing()
+        producer.commit()
+
+    def _offsets(self, cluster: Cluster, staged: StagedOutput) -> dict[str, list[TopicPartition]]:
+        """Where groups of this cluster stand after the epoch."""
+        found: dict[str, list[TopicPartition]] = {}
+        if not staged.offsets:
+            return found
+        here, _ = cluster.describe()
+        for each in staged.offsets:
+            positions = [
+                TopicPartition(position.topic, position.partition, position.offset)
+                for position in each.positions
+                if isinstance(position, KafkaPosition)
+            ]
+            if each.cluster_id == here and each.group_id and positions:
+                found.setdefault(each.group_id, []).extend(positions)
+        return found
+
+    # --- connections and errors -------------------------------------------------------------------
+
+    def _cluster(self) -> Cluster:
+        return Cluster(self._asker, self._settings, self._options.limits.connect)
+
+    def _reader(self, cluster: Cluster) -> LedgerReader:
+        return LedgerReader(self._asker, self._key, cluster, self._options.ledger_topic)
+
+    def _producer(self, group: int, place: Place) -> TransactionalProducer:
+        settings = dict(self._settings)
+        if place.largest is not None and place.largest < _BATCH_BYTES:
+            # A topic refuses what is too large as a whole, however small its messages are.
+            settings.setdefault("batch.size", str(place.largest))
+        return TransactionalProducer(
+            self._sink_id,
+            self._identity(group),
+            settings,
+            self._options.limits,
+        )
+
+    @property
+    def _name(self) -> str:
+        """What its messages say they are from."""
+        return f"{self._pipeline}/{self._sink_id}"
+
+    def _identity(self, group: int) -> str:
+        return transactional_id(str(self._pipeline), str(self._sink_id), group)
+
+    @contextmanager
+    def _reported(self, epoch: EpochNumber) -> Iterator[None]:
+        """Errors under their names. The transaction is aborted by then."""
+        try:
+            yield
+        except Unwritable as problem:
+            raise WriteFailed(self._sink_id, epoch, str(problem)) from problem

@@ -1,0 +1,174 @@
+"""One connection to a server: statements, rows that are streamed, and transactions.
+
+The protocol lets a server answer any statement with the wish for a file of this machine. Nothing
+here opens one: what a ``LOAD DATA LOCAL`` is given are rows from memory, whatever name the server
+asks for, and any other wish ends the connection.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.constants import CLIENT, COMMAND, CR, SERVER_STATUS
+from pymysql.cursors import Cursor
+from pymysql.protocol import OKPacketWrapper
+
+# The only "file" there is.
+STREAM: Final = "laminar"
+
+_BYTES_PER_PACKET: Final = 2**20
+_ROLLBACK_WITHIN: Final = 10.0
+
+Row = tuple[Any, ...]
+
+# It is generic in its stubs alone.
+if TYPE_CHECKING:
+    _Connection = Connection[Cursor]
+else:
+    _Connection = Connection
+
+
+def unverified() -> ssl.SSLContext:
+    """Encrypts, and asks nobody who he is."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class FileAsked(pymysql.err.OperationalError):
+    """The server wants a file of this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a statement did.
+
+    Attributes:
+        warnings: How many there are, notes among them.
+    """
+
+    rows: tuple[Row, ...]
+    affected: int
+    warnings: int
+
+
+class Session(_Connection):
+    """A connection on which nothing is committed but by ``COMMIT``."""
+
+    if TYPE_CHECKING:
+        # Of PyMySQL, and not in its stubs.
+        server_status: int
+
+        def _execute_command(self, command: int, sql: str) -> None: ...
+        def _read_ok_packet(self) -> OKPacketWrapper: ...
+        def _force_close(self) -> None: ...
+
+    def __init__(self, **parameters: Any) -> None:
+        """Connect.
+
+        Args:
+            parameters: Those of ``pymysql.connect``.
+
+        Raises:
+            pymysql.Error: It cannot be had.
+        """
+        # The server learns that rows can be streamed. PyMySQL's own way of doing it, which opens
+        # the file that the server names, stays switched off.
+        super().__init__(
+            client_flag=CLIENT.LOCAL_FILES, local_infile=False, autocommit=False, **parameters
+        )
+
+    def _create_ssl_ctx(self, sslp: object) -> ssl.SSLContext:
+        """PyMySQL's own for "if the server can" would load every authority, and trust none."""
+        return sslp if isinstance(sslp, ssl.SSLContext) else unverified()
+
+    def limit(self, seconds: float) -> None:
+        """Take the connection for lost when the server is silent, or deaf, for so long."""
+        self._read_timeout = self._write_timeout = seconds
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether the server said so with its last answer."""
+        return self.open and bool(self.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS)
+
+    def run(self, statement: str, values: Sequence[object] = ()) -> Answer:
+        """Execute one statement.
+
+        Args:
+            statement: With ``%s`` for each value, if there are any.
+            values: Bound, never formatted.
+
+        Raises:
+            pymysql.Error: The server refuses, or the connection is lost.
+        """
+        with self.cursor() as cursor:
+            try:
+                cursor.execute(statement, tuple(values) or None)
+            except RuntimeError as error:
+                raise self._refuse_file("") from error
+            return Answer(tuple(cursor.fetchall()), cursor.rowcount, cursor.warning_count)
+
+    def load(self, statement: str, rows: Iterable[memoryview]) -> Answer:
+        """Execute a ``LOAD DATA LOCAL INFILE 'laminar'``, and stream rows to it.
+
+        Raises:
+            FileAsked: The server wants something else.
+            pymysql.Error: The server refuses, or the connection is lost.
+        """
+        self._execute_command(COMMAND.COM_QUERY, statement)
+        wish: Any = self._read_packet()  # type: ignore[no-untyped-call]
+        if not wish.is_load_local_packet():
+            self._force_close()
+            raise pymysql.err.OperationalError(
+                CR.CR_COMMANDS_OUT_OF_SYNC, "the server does not ask for the rows"
+            )
+        name = wish.get_all_data()[1:].decode("utf-8", "replace")
+        if name != STREAM:
+            raise self._refuse_file(name)
+        try:
+            self._stream(rows)
+        except pymysql.Error:
+            raise
+        except BaseException:
+            # The statement has to be finished before the transaction can be rolled back.
+            with suppress(pymysql.Error):
+                self._finish_stream()
+            raise
+        done = self._finish_stream()
+        return Answer((), done.affected_rows, done.warning_count)
+
+    def _stream(self, rows: Iterable[memoryview]) -> None:
+        for part in rows:
+            for start in range(0, len(part), _BYTES_PER_PACKET):
+                self.write_packet(part[start : start + _BYTES_PER_PACKET])
+
+    def _finish_stream(self) -> OKPacketWrapper:
+        self.write_packet(b"")
+        return self._read_ok_packet()
+
+    def _refuse_file(self, name: str) -> FileAsked:
+        self._force_close()
+        return FileAsked(
+            CR.CR_LOAD_DATA_LOCAL_INFILE_REJECTED,
+            f"the server asked for a file of this machine, {name!r}, and was given nothing",
+        )
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction; what is not committed inside is rolled back."""
+        self.run("START TRANSACTION READ WRITE")
+        try:
+            yield
+        finally:
+            # Not left to closing, after which the server would go on holding the locks for a while.
+            if self.is_in_transaction:
+                self.limit(_ROLLBACK_WITHIN)
+                with suppress(pymysql.Error):
+                    self.run("ROLLBACK")

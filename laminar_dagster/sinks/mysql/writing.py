@@ -1,0 +1,167 @@
+"""Writing rows: appended at once, or staged and put by key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pymysql
+
+from laminar_dagster.sinks.changes import Changes, Unwritable, split
+from laminar_dagster.sinks.matching import Target
+from laminar_dagster.sinks.mysql.columns import MysqlColumn
+from laminar_dagster.sinks.mysql.connection import Facts
+from laminar_dagster.sinks.mysql.errors import code_of
+from laminar_dagster.sinks.mysql.identifiers import listed, quoted
+from laminar_dagster.sinks.mysql.loading import Loader
+from laminar_dagster.sinks.mysql.session import Session
+from laminar_dagster.sinks.mysql.table import STAGED_KEYS, STAGED_ROWS, check_rights, fit
+
+# Somebody else made the table, or added the column, a moment before.
+_THERE_ALREADY: Final = (1050, 1060)
+_ATTEMPTS: Final = 5
+
+
+class RowWriter:
+    """Writes the rows of an epoch, in their order, inside its transaction."""
+
+    def __init__(
+        self, session: Session, target: Target, schema: pa.Schema, facts: Facts, *, bulk: bool
+    ) -> None:
+        """Make sure that the table takes the columns; make it or add to it if that is allowed.
+
+        To be called before the transaction: to make a table is to commit. A process that dies
+        after it leaves an empty table, or empty columns, which the next one finds.
+
+        Raises:
+            Unwritable: It does not, and why.
+            InvalidName: A column's name is one that MySQL cannot hold.
+        """
+        self._session = session
+        self._target = target
+        self._schema = schema
+        self._collation = facts.collation
+        self._loader = Loader(session, facts, bulk=bulk)
+        self._columns = self._prepared()
+        self._statements = Statements(target, self._columns)
+        self._filled: set[str] = set()
+        if target.key:
+            for statement in self._statements.prepare():
+                session.run(statement)
+
+    def _prepared(self) -> tuple[MysqlColumn, ...]:
+        for _ in range(_ATTEMPTS):
+            found = fit(self._session, self._target, self._schema, self._collation)
+            check_rights(self._session, self._target, found)
+            if found.statement is None:
+                return found.columns
+            try:
+                self._session.run(found.statement)
+            except pymysql.Error as error:
+                if code_of(error) not in _THERE_ALREADY:
+                    raise
+        raise Unwritable(f"table `{self._target.table}` is changed by others again and again")
+
+    def hold(self) -> None:
+        """Keep others from changing the table until the transaction ends, and look again.
+
+        Raises:
+            Unwritable: It was changed meanwhile, so that it does not take the columns any more.
+        """
+        self._session.run(self._statements.hold())
+        found = fit(self._session, self._target, self._schema, self._collation)
+        assert found.statement is None, "what can be inserted into is there"
+        # The lengths to check may be others now.
+        self._columns = found.columns
+        self._statements = Statements(self._target, self._columns)
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows on top of those before.
+
+        Raises:
+            Unwritable: A value, a key or a weight does not fit.
+        """
+        key = self._target.key
+        changes = split(rows, key, one_row_per_key=bool(key))
+        if key:
+            self._put(changes)
+        else:
+            self._loader.send(self._target.table, self._columns, changes.rows)
+
+    def _put(self, changes: Changes) -> None:
+        """Apply one row of each key. No key is both put and deleted, so their order is free."""
+        statements, key = self._statements, self._target.key
+        if changes.deleted is not None and changes.deleted.num_rows:
+            self._stage(STAGED_KEYS, statements.key_columns, changes.deleted)
+            self._session.run(statements.delete())
+        if changes.rows.num_rows:
+            self._stage(STAGED_ROWS, self._columns, changes.rows)
+            self._loader.run(statements.put(), changes.rows, key)
+
+    def _stage(self, table: str, columns: Sequence[MysqlColumn], rows: pa.Table) -> None:
+        """Fill a temporary table. What was in it is taken out first, not after: that costs."""
+        if table in self._filled:
+            self._session.run(self._statements.clear(table))
+        self._filled.add(table)
+        self._loader.send(table, columns, rows, self._target.key)
+
+
+class Statements:
+    """What is sent to write rows."""
+
+    def __init__(self, target: Target, columns: Sequence[MysqlColumn]) -> None:
+        """Prepare them for a table and its columns."""
+        self._columns = [column.target for column in columns]
+        # In the order of `key`, in which the rows to delete have their columns.
+        by_name = {column.name: column for column in columns}
+        self.key_columns = tuple(by_name[name] for name in target.key)
+        self._key = [column.target for column in self.key_columns]
+        self._others = [column.target for column in columns if column.name not in target.key]
+        self._table = quoted(target.table)
+
+    def hold(self) -> str:
+        """Insert nothing. The right to insert is enough for it."""
+        nothing = ", ".join(["NULL"] * len(self._columns))
+        return (
+            f"INSERT INTO {self._table} ({listed(self._columns)})"
+            f" SELECT {nothing} FROM DUAL WHERE FALSE"
+        )
+
+    def prepare(self) -> tuple[str, ...]:
+        """Temporary tables like the table, for rows and for keys, until the session ends."""
+        return tuple(
+            f"CREATE TEMPORARY TABLE {quoted(name)} ENGINE = InnoDB"
+            f" SELECT {listed(columns)} FROM {self._table} WHERE FALSE"
+            for name, columns in ((STAGED_ROWS, self._columns), (STAGED_KEYS, self._key))
+        )
+
+    def put(self) -> str:
+        """The staged rows into the table; each takes the place of the one with its key.
+
+        Columns that the view does not have are left as they are.
+        """
+        # A row that is all key is left as it is.
+        source = "staged" if self._others else self._table
+        changes = ", ".join(
+            f"{self._table}.{quoted(name)} = {source}.{quoted(name)}"
+            for name in self._others or self._key[:1]
+        )
+        columns = ", ".join(f"staged.{quoted(name)}" for name in self._columns)
+        return (
+            f"INSERT INTO {self._table} ({listed(self._columns)})"
+            f" SELECT {columns} FROM {quoted(STAGED_ROWS)} AS staged"
+            f" ON DUPLICATE KEY UPDATE {changes}"
+        )
+
+    def delete(self) -> str:
+        """The rows of the staged keys out of the table."""
+        matches = " AND ".join(f"target.{quoted(name)} = gone.{quoted(name)}" for name in self._key)
+        return (
+            f"DELETE target FROM {self._table} AS target"
+            f" JOIN {quoted(STAGED_KEYS)} AS gone ON {matches}"
+        )
+
+    def clear(self, table: str) -> str:
+        """Empty a temporary table for more. To truncate it would be to commit."""
+        return f"DELETE FROM {quoted(table)}"

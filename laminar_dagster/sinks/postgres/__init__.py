@@ -1,0 +1,1 @@
+"""Publishing into a table of a PostgreSQL database."""

@@ -1,0 +1,251 @@
+"""How PostgreSQL holds the columns of a view.
+
+| Arrow | a column made for it | other columns that take it |
+|---|---|---|
+| int8, uint8, int16 | smallint | integer, bigint, numeric, real, double precision |
+| uint16, int32 | integer | bigint, numeric, double precision (uint16: real too) |
+| uint32, int64 | bigint | numeric (uint32: double precision too) |
+| uint64 | numeric(20,0) | |
+| float16, float32 | real | double precision |
+| float64 | double precision | |
+| decimal | numeric(p,s) | numeric of at least its digits on both sides of the point |
+| bool | boolean | |
+| string | text | varchar, char of its very length, json, jsonb, uuid, enums, citext |
+| binary | bytea | uuid, if it is 16 bytes |
+| date | date | |
+| timestamp with a zone | timestamp with time zone | |
+| timestamp without | timestamp | |
+| time | time | |
+| duration | interval | |
+| list, struct, map | jsonb | json, text, varchar; see ``sinks.documents`` |
+
+A column takes only types of which it can hold every value as it is. What the server would round,
+pad or cut in silence is refused. Nanoseconds are taken if they are whole microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from laminar_dagster.sinks.arrow_values import is_binary, is_string
+from laminar_dagster.sinks.bad_values import blamed_on
+from laminar_dagster.sinks.changes import Unwritable
+from laminar_dagster.sinks.documents import check_json, documents
+from laminar_dagster.sinks.numbers import numbers, of_length
+from laminar_dagster.sinks.pieces import Piece
+from laminar_dagster.sinks.postgres import values
+from laminar_dagster.sinks.postgres.numeric import decimal_pieces, whole_number_pieces
+from laminar_dagster.sinks.postgres.wire import fixed, prefixed, rows_of, varying
+
+Encode = Callable[[pa.Array], tuple[Piece, ...]]
+
+_TEXTS: Final = frozenset({"text", "varchar", "bpchar", "citext", "json", "jsonb", "enum"})
+_BITS: Final = {"int2": 16, "int4": 32, "int8": 64, "float4": 25, "float8": 54}
+_WIRE: Final = {"int2": ">i2", "int4": ">i4", "int8": ">i8", "float4": ">f4", "float8": ">f8"}
+_PRECISION: Final = {"s": 0, "ms": 3, "us": 6, "ns": 6}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """The type of a table's column; of a domain, what it is made from.
+
+    Attributes:
+        name: As the catalogue spells it: ``int4``. ``enum`` stands for any of them.
+        modifier: Its ``atttypmod``: lengths and precisions, -1 for none.
+        shown: As SQL spells it, for people.
+    """
+
+    name: str
+    modifier: int
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresColumn:
+    """A column of the view, and the one of the table that it goes to."""
+
+    name: str
+    target: str
+    type: ColumnType
+    encode: Encode
+
+
+def type_for(field: pa.Field) -> ColumnType:
+    """The type that a new column gets.
+
+    Raises:
+        Unwritable: PostgreSQL has none for it.
+    """
+    types, kind = pa.types, _plain(field.type)
+    simple = {
+        **dict.fromkeys((pa.int8(), pa.uint8(), pa.int16()), ("int2", "smallint")),
+        **dict.fromkeys((pa.uint16(), pa.int32()), ("int4", "integer")),
+        **dict.fromkeys((pa.uint32(), pa.int64()), ("int8", "bigint")),
+        **dict.fromkeys((pa.float16(), pa.float32()), ("float4", "real")),
+        pa.float64(): ("float8", "double precision"),
+        pa.bool_(): ("bool", "boolean"),
+    }
+    if kind in simple:
+        name, shown = simple[kind]
+        return ColumnType(name, -1, shown)
+    if kind == pa.uint64():
+        return _numeric(20, 0)
+    if types.is_decimal(kind):
+        return _numeric(max(kind.precision - min(kind.scale, 0), kind.scale), max(kind.scale, 0))
+    if types.is_timestamp(kind):
+        zoned = ColumnType("timestamptz", -1, "timestamp with time zone")
+        return zoned if kind.tz is not None else ColumnType("timestamp", -1, "timestamp")
+    for matches, name in (
+        (is_string, "text"),
+        (is_binary, "bytea"),
+        (types.is_date, "date"),
+        (types.is_time, "time"),
+        (types.is_duration, "interval"),
+        (types.is_nested, "jsonb"),
+    ):
+        if matches(kind):
+            return ColumnType(name, -1, name)
+    raise Unwritable(
+        f"column `{field.name}` is of type {field.type}, which PostgreSQL cannot hold;"
+        " cast it in the view"
+    )
+
+
+def encoder_for(field: pa.Field, target: ColumnType) -> Encode | None:
+    """How the values of a view's column are sent to one of the table; None if they do not fit.
+
+    Raises:
+        Unwritable: PostgreSQL has no form for the type at all.
+    """
+    kind = field.type
+    if pa.types.is_dictionary(kind):
+        inner = encoder_for(field.with_type(kind.value_type), target)
+        return inner and (lambda array: inner(array.cast(kind.value_type)))
+    type_for(field)
+    if pa.types.is_nested(kind):
+        return _nested(field, target)
+    if pa.types.is_integer(kind):
+        return _integers(kind, target)
+    if pa.types.is_floating(kind):
+        return _floats(kind, target)
+    if pa.types.is_decimal(kind):
+        digits = kind.precision - kind.scale
+        return decimal_pieces if _holds_digits(target, digits, max(kind.scale, 0)) else None
+    if pa.types.is_boolean(kind):
+        return values.booleans if target.name == "bool" else None
+    if is_string(kind):
+        return _strings(target)
+    if is_binary(kind):
+        return _bytes(kind, target)
+    return _times(kind, target)
+
+
+def encode(
+    columns: Sequence[PostgresColumn], batch: pa.RecordBatch, key: tuple[str, ...]
+) -> pa.Buffer:
+    """The rows of a batch as they are sent.
+
+    Raises:
+        Unwritable: A value does not fit; with a sample of the rows to blame.
+    """
+    pieces = []
+    for column in columns:
+        with blamed_on(batch, column.name, key):
+            pieces.append(column.encode(batch.column(column.name)))
+    return rows_of(batch.num_rows, pieces)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return _plain(kind.value_type) if pa.types.is_dictionary(kind) else kind
+
+
+def _numeric(precision: int, scale: int) -> ColumnType:
+    modifier = ((precision << 16) | scale) + 4
+    return ColumnType("numeric", modifier, f"numeric({precision},{scale})")
+
+
+def _holds_digits(target: ColumnType, before: int, after: int) -> bool:
+    """Whether a numeric column holds so many digits before and after the point."""
+    if target.name != "numeric":
+        return False
+    if target.modifier == -1:
+        return True
+    precision = ((target.modifier - 4) >> 16) & 0xFFFF
+    # Eleven bits with a sign, since a scale may be negative.
+    scale = (((target.modifier - 4) & 0x7FF) ^ 1024) - 1024
+    return after <= scale and before <= precision - scale
+
+
+def _integers(kind: pa.DataType, target: ColumnType) -> Encode | None:
+    is_unsigned = pa.types.is_unsigned_integer(kind)
+    if target.name in _BITS:
+        form = _WIRE[target.name]
+        if kind.bit_width + is_unsigned > _BITS[target.name]:
+            return None
+        return lambda array: fixed(array, (form, numbers(array)))
+    digits = len(str(2 ** (kind.bit_width - (not is_unsigned))))
+    if not _holds_digits(target, digits, 0):
+        return None
+    return lambda array: whole_number_pieces(array, numbers(array), digits)
+
+
+def _floats(kind: pa.DataType, target: ColumnType) -> Encode | None:
+    if target.name != "float8" and (target.name != "float4" or kind == pa.float64()):
+        return None
+    form = _WIRE[target.name]
+    return lambda array: fixed(array, (form, numbers(array)))
+
+
+def _strings(target: ColumnType) -> Encode | None:
+    if target.name == "uuid":
+        return values.uuids
+    if target.name not in _TEXTS:
+        return None
+    if target.name == "jsonb":
+        return _jsonb
+    if target.name in ("varchar", "bpchar") and target.modifier != -1:
+        length = target.modifier - 4
+        exactly = target.name == "bpchar"
+        return lambda array: varying(of_length(array, length, exactly=exactly))
+    return varying
+
+
+def _bytes(kind: pa.DataType, target: ColumnType) -> Encode | None:
+    if target.name == "bytea":
+        return varying
+    is_uuid = target.name == "uuid" and kind == pa.binary(16)
+    return varying if is_uuid else None
+
+
+def _times(kind: pa.DataType, target: ColumnType) -> Encode | None:
+    types = pa.types
+    if types.is_date(kind):
+        return values.dates if target.name == "date" else None
+    if types.is_duration(kind):
+        # A modifier says which fields it keeps, or how far it rounds.
+        is_whole = target.name == "interval" and target.modifier == -1
+        return values.intervals if is_whole else None
+    name = "time"
+    if types.is_timestamp(kind):
+        name = "timestamp" if kind.tz is None else "timestamptz"
+    rounds = target.modifier != -1 and target.modifier < _PRECISION[kind.unit]
+    if target.name != name or rounds:
+        return None
+    return values.times if name == "time" else values.timestamps
+
+
+def _nested(field: pa.Field, target: ColumnType) -> Encode | None:
+    check_json(field.name, field.type)
+    if target.name not in ("jsonb", "json", "text", "varchar"):
+        return None
+    inner = _strings(target)
+    return inner and (lambda array: inner(documents(array)))
+
+
+def _jsonb(array: pa.Array) -> tuple[Piece, ...]:
+    # The only version there is.
+    return varying(prefixed(b"\x01", array))

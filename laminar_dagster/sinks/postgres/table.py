@@ -1,0 +1,172 @@
+"""The table a PostgreSQL sink writes to: whether it takes a view, and what must be done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from psycopg import sql
+
+from laminar_dagster.sinks import matching
+from laminar_dagster.sinks.changes import WEIGHT, Unwritable
+from laminar_dagster.sinks.identifiers import require_identifier
+from laminar_dagster.sinks.postgres.catalogue import (
+    ExistingTable,
+    look_up,
+    may_create,
+    may_make_temporary,
+)
+from laminar_dagster.sinks.postgres.columns import (
+    ColumnType,
+    PostgresColumn,
+    encoder_for,
+    type_for,
+)
+from laminar_dagster.sinks.postgres.connection import Connection
+
+# The server cuts longer names off, and says so in a notice at most.
+_LONGEST_NAME: Final = 63
+
+
+def identifier(name: str) -> str:
+    """A name that the server can hold as it is.
+
+    Raises:
+        InvalidName: It cannot.
+    """
+    return require_identifier(name, longest=_LONGEST_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Target(matching.Target):
+    """A table in a schema."""
+
+    schema: str
+
+    @property
+    def qualified(self) -> sql.Identifier:
+        """The table, whatever the search path is."""
+        return sql.Identifier(self.schema, self.table)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How the columns of a view go into the table.
+
+    Attributes:
+        statements: What has to be done to the table first.
+    """
+
+    columns: tuple[PostgresColumn, ...]
+    statements: tuple[sql.Composed, ...]
+
+
+def fit(connection: Connection, target: Target, schema: pa.Schema) -> Fit:
+    """Find out whether the table takes the columns, and how. Changes nothing.
+
+    Raises:
+        Unwritable: It does not, and why.
+        InvalidName: A column's name is one that PostgreSQL cannot hold.
+    """
+    fields = matching.columns_for(target, schema, identifier)
+    if target.key and not may_make_temporary(connection):
+        raise Unwritable(
+            "this role may not make temporary tables, which mode `upsert` needs;"
+            " GRANT TEMPORARY ON DATABASE … TO …"
+        )
+    existing = look_up(connection, target.schema, target.table)
+    if existing is None:
+        return _new_table(connection, target, fields)
+    _check_rights(target, existing, deletes=WEIGHT in schema.names)
+    columns, missing = matching.match(
+        fields, lambda field: _fitted(target, existing, field), lambda field: _made(target, field)
+    )
+    matching.check_distinct((column.name, column.target) for column in columns)
+    _check_missing(target, existing, missing)
+    required = (there.name for there in existing.columns.values() if there.is_required)
+    matching.check_required(target.table, required, (column.target for column in columns))
+    key = [column.target for column in columns if column.name in target.key]
+    if key and frozenset(key) not in existing.unique:
+        names = sql.SQL(", ").join(map(sql.Identifier, key)).as_string()
+        raise Unwritable(
+            f"the key of table `{target.table}` is not unique; make it so:"
+            f" CREATE UNIQUE INDEX … ON {target.qualified.as_string()} ({names})"
+        )
+    add = sql.SQL("ALTER TABLE {} ADD COLUMN {}")
+    added = tuple(add.format(target.qualified, _declaration(column)) for column in missing)
+    return Fit(tuple(columns), added)
+
+
+def _check_rights(target: Target, existing: ExistingTable, *, deletes: bool) -> None:
+    wanted = ["INSERT"]
+    if target.key:
+        wanted += ["SELECT", "UPDATE"] + ["DELETE"] * deletes
+    if lacking := [right for right in wanted if right not in existing.rights]:
+        raise Unwritable(
+            f"this role may not {', '.join(lacking)} on table `{target.table}`; grant it:"
+            f" GRANT {', '.join(lacking)} ON {target.qualified.as_string()} TO …"
+        )
+
+
+def _fitted(target: Target, existing: ExistingTable, field: pa.Field) -> PostgresColumn | None:
+    """The column as the table has it; None if it has none."""
+    there = existing.column(target.name_of(field.name))
+    if there is None:
+        return None
+    where = f"column `{there.name}` of table `{target.table}`"
+    matching.check_not_computed(where, there.is_generated)
+    encode = encoder_for(field, there.type)
+    if encode is None:
+        raise matching.unfit(where, there.type.shown, field.type, type_for(field).shown)
+    return PostgresColumn(field.name, there.name, there.type, encode)
+
+
+def _made(target: Target, field: pa.Field) -> PostgresColumn:
+    kind: ColumnType = type_for(field)
+    encode = encoder_for(field, kind)
+    assert encode is not None, "a type's own column takes it"
+    return PostgresColumn(field.name, target.name_of(field.name), kind, encode)
+
+
+def _check_missing(
+    target: Target, existing: ExistingTable, missing: Sequence[PostgresColumn]
+) -> None:
+    names = matching.check_may_add(target, (column.target for column in missing))
+    if names and not existing.is_ours:
+        raise Unwritable(
+            f"table `{target.table}` has no column {names}, and this role does not own the table;"
+            " add it, or let the owner do so"
+        )
+
+
+def _new_table(connection: Connection, target: Target, fields: Sequence[pa.Field]) -> Fit:
+    allowed = may_create(connection, target.schema)
+    if not target.create:
+        raise Unwritable(
+            f"there is no table `{target.table}` in schema `{target.schema}`;"
+            " make it, or set create = 'true'"
+        )
+    if not allowed:
+        raise Unwritable(
+            f"there is no table `{target.table}`, and this role may not make one in schema"
+            f" `{target.schema}`; make it, or GRANT CREATE ON SCHEMA"
+        )
+    columns = tuple(_made(target, field) for field in fields)
+    matching.check_distinct((column.name, column.target) for column in columns)
+    parts: list[sql.Composable] = [
+        _declaration(column) + sql.SQL(" NOT NULL" if column.name in target.key else "")
+        for column in columns
+    ]
+    if target.key:
+        key = map(sql.Identifier, map(target.name_of, target.key))
+        parts.append(sql.SQL("PRIMARY KEY ({})").format(sql.SQL(", ").join(key)))
+    body = sql.SQL(", ").join(parts)
+    return Fit(columns, (sql.SQL("CREATE TABLE {} ({})").format(target.qualified, body),))
+
+
+def _declaration(column: PostgresColumn) -> sql.Composed:
+    # One of the few spellings that `type_for` has; nothing of it is foreign.
+    kind = sql.SQL(column.type.shown)
+    return sql.SQL("{} {}").format(sql.Identifier(column.target), kind)

@@ -1,0 +1,98 @@
+"""Arrow values of each kind in PostgreSQL's binary form, a column at a time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from laminar_dagster.sinks.bad_values import refuse
+from laminar_dagster.sinks.numbers import Int64s, flags, numbers
+from laminar_dagster.sinks.pieces import Piece
+from laminar_dagster.sinks.postgres.wire import fixed
+from laminar_dagster.sinks.times import LEAST, MOST, counted
+
+# PostgreSQL counts from 2000-01-01.
+_EPOCH_DAYS: Final = 10_957
+_EPOCH_MICROS: Final = _EPOCH_DAYS * 86_400_000_000
+# Julian day 0, in days since 1970, and the last day before "infinity".
+_FIRST_DAY: Final = -2_451_545 + _EPOCH_DAYS
+_LAST_DAY: Final = 2_147_483_493 - 2_451_545 + _EPOCH_DAYS
+_FIRST_MICRO: Final = _FIRST_DAY * 86_400_000_000
+_DAY_MICROS: Final = 86_400_000_000
+
+_OUT_OF_RANGE: Final = "are out of the range of PostgreSQL's type"
+_NO_UUID: Final = "are no UUIDs"
+
+# The value of each hexadecimal digit by its code; 255 for all that are none.
+_HEX: Final = np.full(256, 255, np.uint8)
+for _value, _digit in enumerate("0123456789abcdef"):
+    _HEX[[ord(_digit), ord(_digit.upper())]] = _value
+
+
+def booleans(array: pa.Array) -> tuple[Piece, ...]:
+    """A byte for each."""
+    return fixed(array, ("u1", numbers(array.cast(pa.uint8()))))
+
+
+def dates(array: pa.Array) -> tuple[Piece, ...]:
+    """Days.
+
+    Raises:
+        BadValues: One is out of range.
+    """
+    days = numbers(array.cast(pa.date32()).cast(pa.int32())).astype(np.int64)
+    refuse((days < _FIRST_DAY) | (days > _LAST_DAY), _OUT_OF_RANGE)
+    return fixed(array, (">i4", days - _EPOCH_DAYS))
+
+
+def timestamps(array: pa.Array) -> tuple[Piece, ...]:
+    """Microseconds since 2000; Arrow keeps those with a zone in UTC, as PostgreSQL does.
+
+    Raises:
+        BadValues: One is out of range, or no whole microsecond.
+    """
+    return fixed(array, (">i8", _micros(array, _FIRST_MICRO, MOST) - _EPOCH_MICROS))
+
+
+def times(array: pa.Array) -> tuple[Piece, ...]:
+    """Microseconds since midnight.
+
+    Raises:
+        BadValues: One is no whole microsecond, or not of a day.
+    """
+    return fixed(array, (">i8", _micros(array, 0, _DAY_MICROS)))
+
+
+def intervals(array: pa.Array) -> tuple[Piece, ...]:
+    """Microseconds, and neither days nor months.
+
+    Raises:
+        BadValues: One is out of range, or no whole microsecond.
+    """
+    return fixed(array, (">i8", _micros(array, LEAST, MOST)), (">i4", 0), (">i4", 0))
+
+
+def _micros(array: pa.Array, first: int, last: int) -> Int64s:
+    return counted(array, "us", first, last, _OUT_OF_RANGE)
+
+
+def uuids(array: pa.Array) -> tuple[Piece, ...]:
+    """UUIDs from text, with hyphens or without.
+
+    Raises:
+        BadValues: One is none.
+    """
+    valid = array.is_valid()
+    digits = pc.replace_substring(array.cast(pa.string()), "-", "").cast(pa.binary())
+    wrong = pc.not_equal(pc.binary_length(digits), 32)
+    refuse(flags(wrong), _NO_UUID)
+    nothing = pa.scalar(b"0" * 32, pa.binary())
+    whole = pc.if_else(valid, digits, nothing).cast(pa.binary(32))
+    codes = np.frombuffer(whole.buffers()[1], np.uint8).reshape(-1, 32)[: len(array)]
+    halves = _HEX[codes]
+    refuse((halves == 255).any(axis=1), _NO_UUID)
+    data = (halves[:, ::2] << 4) | halves[:, 1::2]
+    return fixed(array, (("u1", (16,)), data))

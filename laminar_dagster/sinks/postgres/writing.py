@@ -1,0 +1,141 @@
+"""Writing rows: appended by ``COPY``, or staged and put by key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+from psycopg import sql
+
+from laminar_dagster.sinks.changes import Changes, split
+from laminar_dagster.sinks.portions import check_count
+from laminar_dagster.sinks.postgres.columns import PostgresColumn
+from laminar_dagster.sinks.postgres.connection import Connection
+from laminar_dagster.sinks.postgres.copying import copy_rows
+from laminar_dagster.sinks.postgres.table import Target, fit
+
+_COPY: Final = sql.SQL("COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)")
+
+
+class RowWriter:
+    """Writes the rows of an epoch, in their order, inside its transaction."""
+
+    def __init__(self, connection: Connection, target: Target, schema: pa.Schema) -> None:
+        """Make sure that the table takes the columns; make it or add to it if that is allowed.
+
+        Raises:
+            Unwritable: It does not, and why.
+            InvalidName: A column's name is one that PostgreSQL cannot hold.
+        """
+        found = fit(connection, target, schema)
+        self._connection = connection
+        self._key = target.key
+        self._columns = found.columns
+        self._statements = Statements(target, found.columns)
+        for statement in found.statements:
+            connection.execute(statement)
+        if target.key:
+            for statement in self._statements.prepare():
+                connection.execute(statement)
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows on top of those before.
+
+        Raises:
+            Unwritable: A value, a key or a weight does not fit.
+        """
+        changes = split(rows, self._key, one_row_per_key=bool(self._key))
+        if self._key:
+            self._put(changes)
+        else:
+            copy_rows(self._connection, self._statements.copy(), self._columns, changes.rows)
+
+    def _put(self, changes: Changes) -> None:
+        """Apply one row of each key. No key is both put and deleted, so their order is free."""
+        statements, execute = self._statements, self._connection.execute
+        if changes.deleted is not None and changes.deleted.num_rows:
+            stage = statements.stage_keys()
+            copy_rows(self._connection, stage, statements.key_columns, changes.deleted, self._key)
+            execute(statements.delete())
+        if changes.rows.num_rows:
+            copy_rows(self._connection, statements.stage(), self._columns, changes.rows, self._key)
+            written = execute(statements.put()).rowcount
+            if statements.updates:
+                check_count(written, changes.rows.num_rows)
+        execute(statements.clear())
+
+
+class Statements:
+    """What is sent to write rows. Names are composed, never formatted."""
+
+    def __init__(self, target: Target, columns: Sequence[PostgresColumn]) -> None:
+        """Prepare them for a table and its columns."""
+        self._columns = [sql.Identifier(column.target) for column in columns]
+        # In the order of `key`, in which the rows to delete have their columns.
+        by_name = {column.name: column for column in columns}
+        self.key_columns = tuple(by_name[name] for name in target.key)
+        self._key = [sql.Identifier(column.target) for column in self.key_columns]
+        self._others = [
+            sql.Identifier(column.target) for column in columns if column.name not in target.key
+        ]
+        self._table = target.qualified
+        self._staged = sql.Identifier("pg_temp", "_laminar_rows")
+        self._deleted = sql.Identifier("pg_temp", "_laminar_keys")
+
+    @property
+    def updates(self) -> bool:
+        """Whether a row that is there already is changed; one that is all key is not."""
+        return bool(self._others)
+
+    def copy(self) -> sql.Composed:
+        """Rows into the table."""
+        return _COPY.format(table=self._table, columns=_listed(self._columns))
+
+    def prepare(self) -> tuple[sql.Composed, ...]:
+        """Temporary tables like the table, for rows and for keys, until the transaction ends."""
+        make = sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA")
+        return (
+            make.format(self._staged, _listed(self._columns), self._table),
+            make.format(self._deleted, _listed(self._key), self._table),
+        )
+
+    def stage(self) -> sql.Composed:
+        """Rows into the temporary table."""
+        return _COPY.format(table=self._staged, columns=_listed(self._columns))
+
+    def stage_keys(self) -> sql.Composed:
+        """Keys into the other one."""
+        return _COPY.format(table=self._deleted, columns=_listed(self._key))
+
+    def put(self) -> sql.Composed:
+        """The staged rows into the table; each takes the place of the one with its key.
+
+        Columns that the view does not have are left as they are.
+        """
+        action: sql.Composable = sql.SQL("NOTHING")
+        if self._others:
+            one = sql.SQL("{0} = excluded.{0}")
+            changes = sql.SQL(", ").join(one.format(name) for name in self._others)
+            action = sql.SQL("UPDATE SET {}").format(changes)
+        return sql.SQL(
+            "INSERT INTO {} AS target ({columns}) SELECT {columns} FROM {} ON CONFLICT ({}) DO {}"
+        ).format(
+            self._table, self._staged, _listed(self._key), action, columns=_listed(self._columns)
+        )
+
+    def delete(self) -> sql.Composed:
+        """The rows of the staged keys out of the table."""
+        one = sql.SQL("target.{0} = gone.{0}")
+        matches = sql.SQL(" AND ").join(one.format(name) for name in self._key)
+        return sql.SQL("DELETE FROM {} AS target USING {} AS gone WHERE {}").format(
+            self._table, self._deleted, matches
+        )
+
+    def clear(self) -> sql.Composed:
+        """Empty the temporary tables for more."""
+        return sql.SQL("TRUNCATE {}, {}").format(self._staged, self._deleted)
+
+
+def _listed(names: Sequence[sql.Identifier]) -> sql.Composed:
+    return sql.SQL(", ").join(names)

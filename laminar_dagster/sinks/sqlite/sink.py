@@ -1,0 +1,388 @@
+"""A table in a SQLite database."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from itertools import chain, islice
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from laminar_dagster.config.model import SinkTable
+from laminar_dagster.core.errors import (
+    CommitOutcomeUnknown,
+    InvalidConfig,
+    InvalidName,
+    SinkUnavailable,
+)
+from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
+from laminar_dagster.core.manifest import SinkEntry
+from laminar_dagster.core.ports import Published, StagedOutput
+from laminar_dagster.sinks.changes import Mode, Unwritable, check_columns, split, stored_columns
+from laminar_dagster.sinks.durable_folder import make_folder
+from laminar_dagster.sinks.ledger import (
+    LEDGER_TABLE,
+    Decision,
+    Standing,
+    attested,
+    decide,
+    require_kept,
+    standing,
+)
+from laminar_dagster.sinks.options import SinkOptions, problem_with_key, told_at
+from laminar_dagster.sinks.reporting import reported
+from laminar_dagster.sinks.sqlite import errors
+from laminar_dagster.sinks.sqlite.columns import SqliteColumn, column_for
+from laminar_dagster.sinks.sqlite.table import (
+    InsertStatement,
+    delete_statement,
+    fit,
+    has_table,
+    quote,
+)
+from laminar_dagster.sinks.staged import staged_tables
+
+_BUSY_TIMEOUT: Final = 60.0
+_ROWS_PER_BATCH: Final = 8192
+
+_CREATE_LEDGER: Final = f"""
+    CREATE TABLE IF NOT EXISTS main.{LEDGER_TABLE} (
+        pipeline      TEXT NOT NULL,
+        sink          TEXT NOT NULL,
+        epoch         INTEGER NOT NULL CHECK (epoch > 0),
+        table_name    TEXT,
+        output_sha256 TEXT NOT NULL,
+        committed_at  TEXT NOT NULL,
+        PRIMARY KEY (pipeline, sink)
+    ) WITHOUT ROWID
+"""
+_READ_LEDGER: Final = f"""
+    SELECT epoch, table_name FROM main.{LEDGER_TABLE} WHERE pipeline = ? AND sink = ?
+"""
+_READ_OUTPUT: Final = f"""
+    SELECT epoch, output_sha256 FROM main.{LEDGER_TABLE} WHERE pipeline = ? AND sink = ?
+"""
+_MOVE_LEDGER: Final = f"""
+    INSERT INTO main.{LEDGER_TABLE} (pipeline, sink, epoch, table_name, output_sha256, committed_at)
+    VALUES (?, ?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+    ON CONFLICT (pipeline, sink) DO UPDATE SET
+        epoch = excluded.epoch,
+        table_name = coalesce(excluded.table_name, table_name),
+        output_sha256 = excluded.output_sha256,
+        committed_at = excluded.committed_at
+"""
+
+
+class SqliteSink:
+    """Appends or upserts rows into one table; see ``columns`` for how types are held.
+
+    An epoch is one transaction that also moves the sink's row in the table ``_laminar_ledger``
+    of the same database, so the two cannot part. Every call opens a connection of its own and
+    closes it; threads may share a sink. For a local disk: SQLite's locks do not work on most
+    network file systems.
+
+    It uses Python's own SQLite. A second copy of the library in one process (as other Arrow
+    drivers bring) would void the first one's POSIX locks whenever it closed the same file.
+    """
+
+    def __init__(
+        self,
+        sink_id: SinkId,
+        pipeline: PipelineName,
+        path: Path,
+        table: str,
+        *,
+        mode: Mode = "append",
+        key: tuple[str, ...] = (),
+        create: bool = True,
+        busy_timeout: float = _BUSY_TIMEOUT,
+    ) -> None:
+        """Describe the sink. Nothing is opened.
+
+        Args:
+            sink_id: Its name within the pipeline.
+            pipeline: Whose ledger row to keep.
+            path: The database file. A relative one is taken from the current folder, now.
+            table: The table in it.
+            mode: Whether rows are added, or take the place of those with their key.
+            key: The columns that identify a row in upsert mode.
+            create: Whether to make the file, the table, and columns that the view gains.
+            busy_timeout: Seconds to wait for another connection's lock.
+
+        Raises:
+            InvalidConfig: Mode and key contradict each other, or the table cannot be written.
+            InvalidName: SQLite cannot hold one of the names.
+        """
+        where = f"sink {sink_id}"
+        if problem := problem_with_key(mode, key):
+            raise InvalidConfig(where, *problem)
+        for name in (table, *key):
+            quote(name)
+        if table.lower().startswith("sqlite_") or table.lower() == LEDGER_TABLE:
+            raise InvalidConfig(where, f"the table name `{table}` is reserved", "choose another")
+        self._sink_id = sink_id
+        self._pipeline = pipeline
+        self._path = Path(os.path.abspath(path))
+        self._table = table
+        self._key = key
+        self._create = create
+        self._busy_timeout = busy_timeout
+
+    @classmethod
+    def from_table(cls, table: SinkTable, project: Path, pipeline: PipelineName) -> SqliteSink:
+        """Build the sink that a ``CREATE SINK`` describes.
+
+        Options: ``path`` (from the project's folder), ``table`` (the sink's own name by default),
+        ``mode``, ``key``, ``create``, ``busy_timeout``.
+
+        Raises:
+            InvalidConfig: Lists every mistake.
+        """
+        options = SinkOptions(table)
+        path = options.text("path")
+        if "://" in path or path.startswith((":", "file:")):
+            options.refuse("`path` must be a file on a local disk", "write a plain path")
+        name = options.text("table", str(table.sink_id))
+        mode, key = options.mode_and_key()
+        create = options.flag("create", True)
+        busy_timeout = options.seconds("busy_timeout", _BUSY_TIMEOUT)
+        options.finish()
+        with told_at(table.place):
+            return cls(
+                table.sink_id,
+                pipeline,
+                project / path,
+                name,
+                mode=mode,
+                key=key,
+                create=create,
+                busy_timeout=busy_timeout,
+            )
+
+    @property
+    def sink_id(self) -> SinkId:
+        """Its name within the pipeline."""
+        return self._sink_id
+
+    @property
+    def address(self) -> str:
+        """The database's file, and the table."""
+        return f"sqlite://{self._path}/{self._table}"
+
+    def __repr__(self) -> str:
+        """The sink, its file and its table."""
+        return f"SqliteSink({self._sink_id!r}, {str(self._path)!r}, {self._table!r})"
+
+    def ledger(self) -> EpochNumber | None:
+        """See ``Sink.ledger``. Makes no file and no table."""
+        with self._reading() as connection:
+            return self._read_ledger(connection)[0] if connection else None
+
+    def published(self) -> Published | None:
+        """See ``Attesting.published``."""
+        with self._reading() as connection:
+            if connection is None or not has_table(connection, LEDGER_TABLE):
+                return None
+            row = connection.execute(_READ_OUTPUT, self._row).fetchone()
+            return attested(row)
+
+    def check(self, schema: pa.Schema, staged: SinkEntry | None = None) -> None:
+        """See ``Sink.check``. Makes no file and no table."""
+        where = f"sink {self._sink_id}"
+        try:
+            with self._reading() as found, closing(sqlite3.connect(":memory:")) as empty:
+                if found:
+                    self._check_table_is_kept(found, self._read_ledger(found)[1])
+                elif not self._create:
+                    raise Unwritable("there is no such file; make it, or set create = 'true'")
+                self._fit(found or empty, schema)
+        except (Unwritable, InvalidName) as problem:
+            raise InvalidConfig(where, f"{self._path}: {problem}") from problem
+
+    def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
+        """See ``Sink.commit``.
+
+        1. Take the write lock, before the ledger is read.
+        2. Read the ledger, and decide.
+        3. Look at the table, make it if need be.
+        4. Write the rows.
+        5. Move the ledger.
+        6. Commit all of it.
+
+        A process that dies before 6 has changed nothing: SQLite drops what has no commit mark.
+        """
+        with (
+            self._reported(epoch),
+            closing(self._connect_for_writing()) as connection,
+            # Step 1.
+            _transaction(connection),
+        ):
+            # Step 2.
+            ledger, written_to = self._read_ledger(connection)
+            if decide(self._sink_id, epoch, staged.entry.joined_at, ledger) is Decision.SKIP:
+                return
+            staged.progress.begun()
+            self._check_table_is_kept(connection, written_to)
+            # Steps 3 and 4.
+            columns: tuple[SqliteColumn, ...] = ()
+            for table in staged_tables(staged):
+                if not columns:
+                    columns, statements = self._fit(connection, table.schema)
+                    for statement in statements:
+                        connection.execute(statement)
+                self._write(connection, columns, table)
+                staged.progress.wrote(table.num_rows)
+            # Step 5.
+            connection.execute(_CREATE_LEDGER)
+            name = self._table if columns else None
+            sha256 = staged.entry.output_sha256
+            connection.execute(_MOVE_LEDGER, (*self._row, int(epoch), name, sha256))
+            # Step 6.
+            staged.progress.committing()
+            self._send_commit(connection, epoch)
+
+    # --- the transaction --------------------------------------------------------------------------
+
+    @property
+    def _row(self) -> tuple[str, str]:
+        """What its row in the ledger is found by."""
+        return str(self._pipeline), str(self._sink_id)
+
+    def _read_ledger(self, connection: sqlite3.Connection) -> Standing:
+        """The last epoch, and the table that holds it if any epoch had rows."""
+        if not has_table(connection, LEDGER_TABLE):
+            return None, None
+        return standing(connection.execute(_READ_LEDGER, self._row).fetchone())
+
+    def _check_table_is_kept(self, connection: sqlite3.Connection, written_to: str | None) -> None:
+        require_kept(
+            written_to,
+            lambda name: name.lower() == self._table.lower(),
+            lambda name: has_table(connection, name),
+        )
+
+    def _fit(
+        self, connection: sqlite3.Connection, schema: pa.Schema
+    ) -> tuple[tuple[SqliteColumn, ...], tuple[str, ...]]:
+        """The columns as they are held, and what has to be done to the table first."""
+        check_columns(schema, self._key)
+        columns = tuple(column_for(field) for field in stored_columns(schema))
+        return columns, fit(connection, self._table, columns, self._key, create=self._create)
+
+    def _write(
+        self, connection: sqlite3.Connection, columns: tuple[SqliteColumn, ...], table: pa.Table
+    ) -> None:
+        changes = split(table, self._key)
+        if changes.deleted is not None:
+            of_key = [next(each for each in columns if each.name == name) for name in self._key]
+            delete = delete_statement(self._table, self._key)
+            for batch in changes.deleted.to_batches(max_chunksize=_ROWS_PER_BATCH):
+                connection.executemany(delete, _rows(of_key, batch))
+        insert = InsertStatement(self._table, tuple(each.name for each in columns), self._key)
+        at_once = insert.rows_at_once(connection)
+        many = insert.sql(at_once)
+        for batch in changes.rows.to_batches(max_chunksize=_ROWS_PER_BATCH):
+            values = chain.from_iterable(_rows(columns, batch))
+            size = at_once * len(columns)
+            whole = batch.num_rows // at_once
+            connection.executemany(many, (tuple(islice(values, size)) for _ in range(whole)))
+            if rest := batch.num_rows % at_once:
+                connection.execute(insert.sql(rest), tuple(values))
+
+    def _send_commit(self, connection: sqlite3.Connection, epoch: EpochNumber) -> None:
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if errors.is_busy(error):
+                # A reader was in the way, and SQLite has not begun: nothing is published.
+                raise
+            # A commit mark may have reached the file although the flush after it failed.
+            reason = errors.describe(error, self._path)
+            raise CommitOutcomeUnknown(self._sink_id, epoch, reason) from error
+
+    # --- connections and errors -------------------------------------------------------------------
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        # No transaction but those that are begun by name.
+        return sqlite3.connect(
+            f"{self._path.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=self._busy_timeout,
+            isolation_level=None,
+        )
+
+    def _connect_for_writing(self) -> sqlite3.Connection:
+        if self._create:
+            try:
+                make_folder(self._path.parent)
+            except OSError as error:
+                reason = f"{self._path.parent}: {error.strerror}"
+                raise SinkUnavailable(self._sink_id, reason) from error
+        connection = self._connect("rwc" if self._create else "rw")
+        try:
+            self._make_durable(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _make_durable(self, connection: sqlite3.Connection) -> None:
+        try:
+            # A write-ahead log: readers neither wait for an epoch nor hold it up, and go on
+            # seeing the epoch before until the new one is whole.
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            # Somebody else is using or switching it. The other journals are as safe.
+            if not errors.is_busy(error):
+                raise
+        # Flush before the commit returns: with NORMAL, which many use with a write-ahead log, a
+        # power failure takes back an epoch that the checkpoint already counts on. EXTRA is FULL,
+        # and for a database that cannot have a write-ahead log, also flushes the folder.
+        connection.execute("PRAGMA synchronous = EXTRA")
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        """A connection that changes nothing; None while there is no file."""
+        try:
+            if not self._path.exists():
+                yield None
+                return
+            with closing(self._connect("ro")) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            reason = errors.describe(error, self._path)
+            raise SinkUnavailable(self._sink_id, reason) from error
+        except OSError as error:
+            raise SinkUnavailable(self._sink_id, f"{self._path}: {error.strerror}") from error
+
+    def _reported(self, epoch: EpochNumber) -> AbstractContextManager[None]:
+        return reported(
+            self._sink_id,
+            epoch,
+            sqlite3.Error,
+            lambda error: errors.before_commit(error, self._sink_id, epoch, self._path),
+        )
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Hold the write lock; what is not committed inside is rolled back."""
+    # A deferred transaction would let two committers read the same ledger.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        # Not left to closing: a statement that a traceback keeps alive would keep the lock too.
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+
+
+def _rows(
+    columns: tuple[SqliteColumn, ...] | list[SqliteColumn], batch: pa.RecordBatch
+) -> Iterator[tuple[object, ...]]:
+    return zip(*(column.values(batch.column(column.name)) for column in columns), strict=True)

@@ -1,0 +1,258 @@
+"""The table a SQLite sink writes to: looking at it, making it, and the statements for it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from laminar_dagster.sinks.changes import Unwritable
+from laminar_dagster.sinks.identifiers import require_identifier
+from laminar_dagster.sinks.sqlite.columns import SqliteColumn, Storage
+
+# More rows in one statement cost less each; past this many the gain ends.
+_ROWS_PER_STATEMENT: Final = 64
+
+_FIND: Final = """
+    SELECT name, type FROM main.sqlite_master
+    WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE
+"""
+
+
+def quote(identifier: str) -> str:
+    """An identifier as SQL. The only way by which a name gets into a statement.
+
+    Raises:
+        InvalidName: SQLite cannot hold it.
+    """
+    return '"' + require_identifier(identifier).replace('"', '""') + '"'
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingColumn:
+    """A column that the table has.
+
+    Attributes:
+        accepts: The storage classes it keeps as they are; for TEXT see ``keeps_digits``.
+        keeps_digits: Whether text that looks like a number stays text.
+        is_required: Whether an insert must name it.
+    """
+
+    name: str
+    declared: str
+    accepts: frozenset[Storage]
+    keeps_digits: bool
+    is_required: bool
+    is_generated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingTable:
+    """A table that is there.
+
+    Attributes:
+        columns: By the name in lower case; SQLite does not tell case apart in ASCII.
+        unique: Every set of columns that is unique in it.
+    """
+
+    columns: dict[str, ExistingColumn]
+    unique: frozenset[frozenset[str]]
+
+
+def has_table(connection: sqlite3.Connection, table: str) -> bool:
+    """Whether there is a table, or something else of its name."""
+    return connection.execute(_FIND, (table,)).fetchone() is not None
+
+
+def look_up(connection: sqlite3.Connection, table: str) -> ExistingTable | None:
+    """Describe a table, or None when there is none.
+
+    Raises:
+        Unwritable: The name belongs to something else.
+    """
+    found = connection.execute(_FIND, (table,)).fetchone()
+    if found is None:
+        return None
+    name, kind = found
+    if kind != "table":
+        raise Unwritable(f"`{table}` is a view")
+    is_strict = _is_strict(connection, name)
+    rows = connection.execute(
+        'SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?)', (name,)
+    ).fetchall()
+    primary = frozenset(_lower(row[0]) for row in rows if row[4])
+    # A sole INTEGER PRIMARY KEY is the row number, which SQLite fills in itself.
+    filled_in = primary if len(primary) == 1 else frozenset()
+    columns = {}
+    for column, declared, not_null, default, _, hidden in rows:
+        accepts, keeps_digits = _affinity(declared, is_strict=is_strict)
+        is_row_number = _lower(column) in filled_in and declared.upper() == "INTEGER"
+        columns[_lower(column)] = ExistingColumn(
+            name=column,
+            declared=declared,
+            accepts=accepts,
+            keeps_digits=keeps_digits,
+            is_required=bool(not_null) and default is None and not is_row_number,
+            is_generated=hidden != 0,
+        )
+    return ExistingTable(columns, _unique_sets(connection, name) | {primary})
+
+
+def _is_strict(connection: sqlite3.Connection, table: str) -> bool:
+    if sqlite3.sqlite_version_info < (3, 37):
+        return False  # No such tables, and no such pragma.
+    found = connection.execute(
+        "SELECT strict FROM pragma_table_list(?) WHERE schema = 'main'", (table,)
+    ).fetchone()
+    return bool(found and found[0])
+
+
+def _unique_sets(connection: sqlite3.Connection, table: str) -> frozenset[frozenset[str]]:
+    indexes = connection.execute(
+        'SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial', (table,)
+    ).fetchall()
+    found = set()
+    for (index,) in indexes:
+        parts = connection.execute("SELECT name FROM pragma_index_info(?)", (index,)).fetchall()
+        # An index on an expression has parts without a name.
+        if all(part for (part,) in parts):
+            found.add(frozenset(_lower(part) for (part,) in parts))
+    return frozenset(found)
+
+
+def _affinity(declared: str, *, is_strict: bool) -> tuple[frozenset[Storage], bool]:
+    """What a column keeps as it is, by the rules of https://sqlite.org/datatype3.html."""
+    name = declared.upper()
+    everything = frozenset(Storage)
+    if is_strict:
+        if name == "ANY":
+            return everything, True
+        own = {"INT": Storage.INTEGER}.get(name) or Storage(name)
+        return frozenset({own}), True
+    if "INT" in name:
+        return everything, False
+    if "CHAR" in name or "CLOB" in name or "TEXT" in name:
+        return frozenset({Storage.TEXT, Storage.BLOB}), True
+    if "BLOB" in name or not name:
+        return everything, True
+    if "REAL" in name or "FLOA" in name or "DOUB" in name:
+        # A whole number would become a float, and lose its last digits above 2^53.
+        return everything - {Storage.INTEGER}, False
+    return everything, False
+
+
+def fit(
+    connection: sqlite3.Connection,
+    table: str,
+    columns: Sequence[SqliteColumn],
+    key: tuple[str, ...],
+    *,
+    create: bool,
+) -> tuple[str, ...]:
+    """Find out whether the table takes the columns. Changes nothing.
+
+    Returns:
+        The statements that make it, or add to it, if that is allowed.
+
+    Raises:
+        Unwritable: It does not, and why.
+        InvalidName: A column's name is one that SQLite cannot hold.
+    """
+    existing = look_up(connection, table)
+    if existing is None:
+        if not create:
+            raise Unwritable(f"there is no table `{table}`; make it, or set create = 'true'")
+        return (_create_statement(table, columns, key),)
+    missing = [column for column in columns if _lower(column.name) not in existing.columns]
+    if missing and not create:
+        names = ", ".join(f"`{column.name}`" for column in missing)
+        raise Unwritable(f"table `{table}` has no column {names}; add it, or set create = 'true'")
+    for column in columns:
+        if there := existing.columns.get(_lower(column.name)):
+            _check_fit(table, column, there)
+    ours = {_lower(column.name) for column in columns}
+    for lowered, there in existing.columns.items():
+        if there.is_required and lowered not in ours:
+            raise Unwritable(
+                f"column `{there.name}` of table `{table}` must not be null and has no default,"
+                " and the view has no such column"
+            )
+    if key and frozenset(map(_lower, key)) not in existing.unique:
+        names = ", ".join(map(quote, key))
+        raise Unwritable(
+            f"the key of table `{table}` is not unique;"
+            f" make it so: CREATE UNIQUE INDEX … ON {quote(table)} ({names})"
+        )
+    add = f"ALTER TABLE main.{quote(table)} ADD COLUMN"
+    return tuple(f"{add} {_declare(column)}" for column in missing)
+
+
+def _check_fit(table: str, column: SqliteColumn, there: ExistingColumn) -> None:
+    where = f"column `{there.name}` of table `{table}`"
+    if there.is_generated:
+        raise Unwritable(f"{where} is computed by SQLite and cannot be written")
+    loses_digits = column.may_look_numeric and not there.keeps_digits
+    if column.storage not in there.accepts or loses_digits:
+        raise Unwritable(
+            f"{where} is declared {there.declared}, which would change the values;"
+            f" they need {column.storage.value}"
+        )
+
+
+def _create_statement(table: str, columns: Sequence[SqliteColumn], key: tuple[str, ...]) -> str:
+    parts = [_declare(column) + " NOT NULL" * (column.name in key) for column in columns]
+    if key:
+        parts.append(f"PRIMARY KEY ({', '.join(map(quote, key))})")
+    return f"CREATE TABLE main.{quote(table)} ({', '.join(parts)})"
+
+
+def _declare(column: SqliteColumn) -> str:
+    return f"{quote(column.name)} {column.storage.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class InsertStatement:
+    """Writes rows; in upsert mode a row takes the place of the one with its key.
+
+    Columns that the view does not have are left as they are.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+    def sql(self, rows: int) -> str:
+        """For so many rows at once."""
+        names = ", ".join(map(quote, self.columns))
+        one = f"({', '.join('?' * len(self.columns))})"
+        values = ", ".join([one] * rows)
+        return f"INSERT INTO main.{quote(self.table)} ({names}) VALUES {values}{self._conflict()}"
+
+    def rows_at_once(self, connection: sqlite3.Connection) -> int:
+        """How many rows one statement may take."""
+        limit = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
+        return max(1, min(_ROWS_PER_STATEMENT, limit // len(self.columns)))
+
+    def _conflict(self) -> str:
+        if not self.key:
+            return ""
+        target = ", ".join(map(quote, self.key))
+        others = [quote(name) for name in self.columns if name not in self.key]
+        if not others:
+            return f" ON CONFLICT ({target}) DO NOTHING"
+        changes = ", ".join(f"{name} = excluded.{name}" for name in others)
+        return f" ON CONFLICT ({target}) DO UPDATE SET {changes}"
+
+
+def delete_statement(table: str, key: tuple[str, ...]) -> str:
+    """Deletes the row of one key."""
+    # Qualified: SQLite takes a quoted name that it does not know for a string.
+    name = quote(table)
+    matches = " AND ".join(f"{name}.{quote(column)} = ?" for column in key)
+    return f"DELETE FROM main.{name} WHERE {matches}"
+
+
+def _lower(name: str) -> str:
+    """As SQLite compares names: ASCII only."""
+    return "".join(chr(ord(each) + 32) if "A" <= each <= "Z" else each for each in name)

@@ -1,0 +1,103 @@
+"""Telling a file that has grown from one that was replaced.
+
+A fingerprint says how far the file was planned to be read, how far it could have been read, and
+hashes of the first and of the last bytes before the planned end. Those bytes are whole records, so
+growth does not change them, while a file that was rewritten, rotated or copied over has others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from laminar_dagster.core.errors import SourceReplaced
+from laminar_dagster.sources.file.directory import OpenFile
+
+SAMPLE_BYTES: Final = 4096
+
+_TEXT: Final = re.compile(r"1:(\d{1,20}):(\d{1,20}):([0-9a-f]{32}):([0-9a-f]{32})")
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What a plan pins of a file.
+
+    Attributes:
+        end: Where the plan's range ends.
+        available: Where the last complete record ended that was seen; at ``end`` or after it.
+        head: Hash of the first bytes before ``end``.
+        tail: Hash of the last bytes before ``end``.
+    """
+
+    end: int
+    available: int
+    head: str
+    tail: str
+
+    def __str__(self) -> str:
+        """As plans spell it."""
+        return f"1:{self.end}:{self.available}:{self.head}:{self.tail}"
+
+    @classmethod
+    def parse(cls, source_id: str, path: str, text: str) -> Fingerprint:
+        """Read one from a plan.
+
+        Raises:
+            SourceReplaced: It is not the fingerprint of a file.
+        """
+        found = _TEXT.fullmatch(text)
+        if not found:
+            raise SourceReplaced(source_id, f"{path} with fingerprint {text[:100]!r}", "a file")
+        return cls(int(found[1]), int(found[2]), found[3], found[4])
+
+    @classmethod
+    def of(cls, file: OpenFile, end: int, available: int) -> Fingerprint:
+        """Take a file's fingerprint."""
+        return cls(end, available, head_of(file, end), _tail_of(file, end))
+
+    @property
+    def head_bytes(self) -> int:
+        """How many of the first bytes are hashed."""
+        return min(SAMPLE_BYTES, self.end)
+
+    @property
+    def was_read_to_its_end(self) -> bool:
+        """Whether the plan took everything there was."""
+        return self.end == self.available
+
+    def matches(self, file: OpenFile) -> bool:
+        """Whether a file holds what was read of this one."""
+        return (
+            file.size >= self.end
+            and head_of(file, self.end) == self.head
+            and _tail_of(file, self.end) == self.tail
+        )
+
+    def require(self, file: OpenFile) -> None:
+        """Refuse a file that is not, or no longer, the one that was read.
+
+        Raises:
+            SourceReplaced: It shrank, or its bytes are others.
+        """
+        if file.size < self.end:
+            expected = f"{file.path} with {self.end} bytes or more"
+            raise SourceReplaced(file.source_id, expected, f"{file.size} bytes: it was cut off")
+        if not self.matches(file):
+            expected = f"{file.path} with the {self.end} bytes that were read"
+            raise SourceReplaced(file.source_id, expected, "other bytes in their place")
+
+
+def head_of(file: OpenFile, end: int) -> str:
+    """Hash of the first bytes before a place."""
+    return _hash(file.read(0, min(SAMPLE_BYTES, end)))
+
+
+def _tail_of(file: OpenFile, end: int) -> str:
+    length = min(SAMPLE_BYTES, end)
+    return _hash(file.read(end - length, length))
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]

@@ -1,0 +1,1 @@
+"""From bytes to Arrow: one decoder for each format, whatever the source."""

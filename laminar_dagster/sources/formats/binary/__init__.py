@@ -1,0 +1,1 @@
+"""Vector primitives that the binary formats share."""

@@ -1,0 +1,197 @@
+"""Numbers as they were read into declared columns; blames the records whose values do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from laminar_dagster.sources.formats.binary.lanes import Int64s, Lanes, Mask, UInt64s
+
+# The numbers of some lanes into a column of as many rows.
+FromInts = Callable[[Int64s, Lanes], pa.Array]
+
+_MICROS: Final = {"ms": 1000, "us": 1}
+_NANOS_A_MICRO: Final = 1000
+_WORD: Final = 8
+_TWO_WORDS: Final = 16
+# A decimal may have more bytes than it needs, but not without end.
+_LONGEST_DECIMAL: Final = 64
+_DIGITS: Final = 38
+_DIGITS_OF_INT64: Final = 19
+_UNFIT: Final = "{} does not fit in {}"
+_LIMIT: Final = divmod(10**_DIGITS, 2**64)
+
+
+def integers_of(kind: pa.DataType, what: str) -> FromInts:
+    """Integers into TINYINT, SMALLINT, INT or BIGINT."""
+    if pa.types.is_int64(kind):
+        return lambda values, lanes: pa.array(values)
+    bounds = np.iinfo(kind.to_pandas_dtype())
+
+    def narrow(values: Int64s, lanes: Lanes) -> pa.Array:
+        values = within(values, lanes, bounds.min, bounds.max, _UNFIT.format(what, kind))
+        return pa.array(values.astype(bounds.dtype))
+
+    return narrow
+
+
+def floats_of(kind: pa.DataType) -> FromInts:
+    """Integers into FLOAT or DOUBLE, rounded as Avro has it."""
+    return lambda values, lanes: pa.array(values.astype(kind.to_pandas_dtype()))
+
+
+def whole_decimals_of(kind: pa.DataType, what: str) -> FromInts:
+    """Integers into DECIMAL."""
+    largest = 10 ** (kind.precision - kind.scale) - 1
+    small = min(largest, 2**63 - 1)
+
+    def widen(values: Int64s, lanes: Lanes) -> pa.Array:
+        if largest == small:
+            values = within(values, lanes, -small, small, _UNFIT.format(what, kind))
+        return pa.array(values).cast(pa.decimal128(_DIGITS_OF_INT64, 0)).cast(kind)
+
+    return widen
+
+
+def times_of(kind: pa.DataType, unit: str, what: str) -> FromInts:
+    """Numbers of ``ms``, ``us`` or ``ns`` since 1970 into TIMESTAMP; below micros is cut off."""
+
+    def stamp(values: Int64s, lanes: Lanes) -> pa.Array:
+        if unit == "ns":
+            micros = values // _NANOS_A_MICRO
+        else:
+            factor = _MICROS[unit]
+            largest = (2**63 - 1) // factor
+            reason = _UNFIT.format(what, kind)
+            micros = within(values, lanes, -largest, largest, reason) * factor
+        return pa.array(micros).view(kind)
+
+    return stamp
+
+
+def dates_of(what: str) -> FromInts:
+    """Days since 1970 into DATE."""
+    plain = integers_of(pa.int32(), what)
+    return lambda values, lanes: plain(values, lanes).view(pa.date32())
+
+
+def within(values: Int64s, lanes: Lanes, low: int, high: int, reason: str) -> Int64s:
+    """The values, zero where they are out of bounds, for which the records are blamed."""
+    odd = (values < low) | (values > high)
+    if odd.any():
+        lanes.refuse(np.flatnonzero(odd), reason)
+        values = np.where(odd, 0, values)
+    return values
+
+
+def decimals(
+    lanes: Lanes, starts: Int64s, lengths: Int64s, scale: int, kind: pa.DataType, what: str
+) -> pa.Array:
+    """Two's complement numbers, highest byte first, one a lane, into DECIMAL.
+
+    Args:
+        lanes: To blame.
+        starts: Where the bytes of each number begin.
+        lengths: How many they are.
+        scale: How many digits of the number are behind the point.
+        kind: The declared type.
+        what: The column.
+    """
+    body = lanes.body
+    odd = np.zeros(len(starts), np.bool_)
+    if len(lengths) and lengths.max() > _TWO_WORDS:
+        odd = _too_large(lanes, starts, lengths)
+        keep = np.where(odd, 0, np.minimum(lengths, _TWO_WORDS))
+        starts, lengths = starts + (lengths - keep), keep
+    ends = starts + lengths
+    low = _last_bytes(body.words[ends - _WORD], np.minimum(lengths, _WORD))
+    high = np.where(
+        lengths > _WORD,
+        _last_bytes(body.words[np.maximum(ends - _TWO_WORDS, 0)], lengths - _WORD),
+        low >> 63,
+    )
+    odd |= _beyond_38_digits(high, low.view(np.uint64))
+    high[odd], low[odd] = 0, 0
+    both = np.empty(2 * len(starts), np.int64)
+    both[0::2], both[1::2] = low, high
+    wide = pa.decimal128(_DIGITS, scale)
+    found = pa.Array.from_buffers(wide, len(starts), [None, pa.py_buffer(both)], null_count=0)
+    lanes.refuse(np.flatnonzero(odd), _UNFIT.format(what, kind))
+    return _cast(lanes, found, kind, what)
+
+
+def _cast(lanes: Lanes, found: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
+    """Decimals of 38 digits into a declared type, zero where they do not fit."""
+    if found.type == kind:
+        return found
+    fits = _fits(found, kind)
+    odd = np.flatnonzero(~fits.to_numpy(zero_copy_only=False))
+    if len(odd):
+        lanes.refuse(odd, _UNFIT.format(what, kind))
+        found = pc.if_else(fits, found, pa.scalar(Decimal(0), found.type))
+    return found.cast(kind)
+
+
+def _fits(found: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Whether values have as few digits before and behind the point as a type has room for."""
+    fits = pa.array(np.ones(len(found), np.bool_))
+    scale, before = found.type.scale, kind.precision - kind.scale
+    if before + scale < _DIGITS:
+        bound = pa.scalar(Decimal(10) ** before, pa.decimal128(_DIGITS, scale))
+        fits = pc.less(pc.abs(found), bound)
+    if kind.scale < scale:
+        # Without its last digits it is the same number, or it does not fit.
+        cut = found.cast(pa.decimal128(_DIGITS, kind.scale), safe=False)
+        fits = pc.and_(fits, pc.equal(cut.cast(found.type), found))
+    return fits
+
+
+def _last_bytes(words: UInt64s, sizes: Int64s) -> Int64s:
+    """The last bytes of words, highest first, as signed numbers."""
+    shifts = np.maximum(64 - 8 * sizes, 0)
+    signed: Int64s = (words.byteswap().view(np.int64) << shifts) >> shifts
+    return np.where(sizes > 0, signed, 0)
+
+
+def _too_large(lanes: Lanes, starts: Int64s, lengths: Int64s) -> Mask:
+    """Whether what stands before the last 16 bytes of numbers is more than their sign."""
+    raw = lanes.body.raw
+    odd = lengths > _LONGEST_DECIMAL
+    longer = np.flatnonzero((lengths > _TWO_WORDS) & ~odd)
+    sign = np.where(raw[starts[longer] + lengths[longer] - _TWO_WORDS] > 127, 255, 0)
+    for place in range(_LONGEST_DECIMAL - _TWO_WORDS):
+        before = place < lengths[longer] - _TWO_WORDS
+        if not before.any():
+            break
+        odd[longer[before]] |= raw[starts[longer[before]] + place] != sign[before]
+    return odd
+
+
+def _beyond_38_digits(high: Int64s, low: UInt64s) -> Mask:
+    limit_high, limit_low = _LIMIT
+    above = (high > limit_high) | ((high == limit_high) & (low >= np.uint64(limit_low)))
+    # The negative limit is the complement of the positive one, and one more.
+    flipped_high, flipped_low = ~high, ~low
+    below = (flipped_high > limit_high) | (
+        (flipped_high == limit_high) & (flipped_low >= np.uint64(limit_low - 1))
+    )
+    odd: Mask = np.where(high < 0, below, above)
+    return odd
+
+
+def unsigned_decimals_of(kind: pa.DataType, what: str) -> Callable[[UInt64s, Lanes], pa.Array]:
+    """Integers of 64 bits without a sign into DECIMAL."""
+    wide = pa.decimal128(_DIGITS, 0)
+
+    def widen(values: UInt64s, lanes: Lanes) -> pa.Array:
+        both = np.zeros(2 * len(values), np.uint64)
+        both[0::2] = values
+        found = pa.Array.from_buffers(wide, len(values), [None, pa.py_buffer(both)], null_count=0)
+        return _cast(lanes, found, kind, what)
+
+    return widen

@@ -1,0 +1,48 @@
+"""What an error of librdkafka means for the one who reads."""
+
+# librdkafka's own errors have an underscore before their names, and are as public as the broker's.
+# ruff: noqa: SLF001
+
+from __future__ import annotations
+
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+from laminar_dagster.clients.kafka import failures
+from laminar_dagster.clients.kafka.asker import Asker
+from laminar_dagster.clients.kafka.failures import Meaning, meaning_of
+from laminar_dagster.core.errors import LaminarError, RetentionExpired
+
+# Not an error: there is nothing more, for now.
+PARTITION_EOF: Final = int(KafkaError._PARTITION_EOF)
+
+
+def failure_of(
+    error: KafkaError | int,
+    source_id: str,
+    where: str,
+    *,
+    reason: str = "",
+    earliest: str = "not known",
+) -> LaminarError | None:
+    """The error to raise, or None if librdkafka goes on trying and may yet succeed.
+
+    A topic that is not there counts as unavailable, not as replaced: a broker that has just
+    started says so too, until it has caught up with the cluster. Whether the topic is still the
+    one of the plan is told by its id, which the next attempt compares before it reads. A batch
+    with a wrong checksum counts as unavailable as well: librdkafka would skip it, and a retry may
+    be served by another replica.
+
+    Args:
+        error: Its code, or the error itself.
+        source_id: Whose.
+        where: The partition and offset that were being read.
+        reason: What librdkafka says about it; the error's own text if left out.
+        earliest: What the partition still holds, if offsets are gone.
+    """
+    if not isinstance(error, KafkaError):
+        error = KafkaError(error)
+    if meaning_of(error, reason or error.str()) is Meaning.GONE:
+        return RetentionExpired(source_id, where, earliest)
+    return failures.failure_of(error, Asker.source(source_id), where, reason=reason)

@@ -1,0 +1,115 @@
+"""What the topics of a source hold, at one moment, and whether they still are what was pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from laminar_dagster.clients.kafka.cluster import Cluster, Edges, Lane, Topic
+from laminar_dagster.core.errors import InvalidConfig, RetentionExpired, SourceReplaced
+from laminar_dagster.core.offsets import KafkaIdentity
+from laminar_dagster.core.plan import SourcePlan
+from laminar_dagster.sources.kafka.options import KafkaOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen.
+
+    Attributes:
+        edges: Of every partition of every topic.
+    """
+
+    source_id: str
+    cluster_id: str
+    topics: Mapping[str, Topic]
+    edges: Mapping[Lane, Edges]
+
+    @property
+    def identity(self) -> KafkaIdentity:
+        """What a plan pins."""
+        ids = {name: topic.topic_id for name, topic in self.topics.items()}
+        return KafkaIdentity(cluster_id=self.cluster_id, topic_ids=ids)
+
+    def require_held(self, lane: Lane, offset: int) -> None:
+        """Refuse an offset that is no longer there.
+
+        Raises:
+            RetentionExpired: It was deleted.
+        """
+        edges = self.edges[lane]
+        if offset < edges.earliest:
+            topic, partition = lane
+            wanted = f"offset {offset} of {topic}/{partition}"
+            raise RetentionExpired(self.source_id, wanted, f"offset {edges.earliest}")
+
+    def require_reached(self, lane: Lane, offset: int) -> None:
+        """Refuse an offset that the partition does not reach.
+
+        Raises:
+            SourceReplaced: The partition is gone, or shorter.
+        """
+        topic, partition = lane
+        edges = self.edges.get(lane)
+        if edges is None:
+            expected = f"partition {partition} of topic {topic}"
+            raise SourceReplaced(self.source_id, expected, "no such partition")
+        if offset > edges.end:
+            expected = f"{topic}/{partition} up to offset {offset}"
+            raise SourceReplaced(self.source_id, expected, f"{edges.end}: it was cut off")
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics that a source's options name.
+
+    Attributes:
+        address: Of the source, for errors.
+    """
+
+    source_id: str
+    address: str
+    options: KafkaOptions
+    cluster: Cluster
+
+    def look(self, pinned: SourcePlan | None) -> Look:
+        """Ask the cluster, and refuse another one than the pinned.
+
+        Raises:
+            SourceReplaced: It is another cluster, or a topic was created anew, or is gone.
+            InvalidConfig: A topic is not there, and never was.
+            SourceUnavailable, AuthFailed: The cluster cannot be asked.
+        """
+        cluster_id, _ = self.cluster.describe()
+        before = pinned.identity if pinned else None
+        if before is not None and not isinstance(before, KafkaIdentity):
+            raise SourceReplaced(self.source_id, f"a {type(before).__name__}", "a Kafka cluster")
+        if before is not None and before.cluster_id != cluster_id:
+            expected = f"cluster {before.cluster_id}"
+            raise SourceReplaced(self.source_id, expected, f"cluster {cluster_id}")
+        names = set(self.options.topics)
+        if self.options.topic_pattern:
+            names |= set(self.cluster.matching(self.options.topic_pattern))
+        names |= set(before.topic_ids) if before else set()
+        topics = self.cluster.topics(sorted(names)) if names else {}
+        self._require_pinned(topics, before.topic_ids if before else {})
+        self._require_present(names, topics)
+        lanes = [(name, number) for name, topic in topics.items() for number in topic.partitions]
+        return Look(self.source_id, cluster_id, topics, self.cluster.edges(lanes))
+
+    def _require_pinned(self, topics: Mapping[str, Topic], ids: Mapping[str, str]) -> None:
+        for name, topic_id in ids.items():
+            expected = f"topic {name} with id {topic_id}"
+            found = topics.get(name)
+            if found is None:
+                raise SourceReplaced(self.source_id, expected, "no such topic")
+            if found.topic_id != topic_id:
+                now = f"a topic that was created anew, with id {found.topic_id}"
+                raise SourceReplaced(self.source_id, expected, now)
+
+    def _require_present(self, names: set[str], topics: Mapping[str, Topic]) -> None:
+        missing = sorted(names - topics.keys())
+        if missing or not topics:
+            wanted = ", ".join(missing) or f"that matches {self.options.topic_pattern!r}"
+            problem = f"source {self.source_id}: the cluster has no topic {wanted}"
+            raise InvalidConfig(self.address, problem, "create it, or mend the name")

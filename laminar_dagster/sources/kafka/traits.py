@@ -1,0 +1,48 @@
+"""What a Kafka source adds to the columns that its author declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from laminar_dagster.config.connectors import SourceTraits
+from laminar_dagster.config.model import Column
+from laminar_dagster.sources.kafka import metadata
+from laminar_dagster.sources.option_values import milliseconds
+
+METADATA: Final = (
+    Column(metadata.TOPIC, "string"),
+    Column(metadata.PARTITION, "int"),
+    Column(metadata.OFFSET, "bigint"),
+    Column(metadata.TIMESTAMP, "timestamp"),
+    Column(metadata.KEY, "binary"),
+    Column(metadata.HEADERS, "array<struct<key:string,value:binary>>"),
+)
+WEIGHTS: Final = (Column(metadata.WEIGHT, "tinyint"),)
+
+_DEFAULT_DELAY: Final = timedelta(seconds=5)
+_DELAY: Final = "watermark.max.out.of.orderness.ms"
+
+
+def kafka_traits(options: Mapping[str, str]) -> SourceTraits:
+    """The columns that its options add, and its delay. Odd values are for the adapter to refuse."""
+    columns: tuple[Column, ...] = ()
+    if options.get("include.metadata", "").lower() == "true":
+        columns += METADATA
+    is_changelog = options.get("format") == "debezium-json"
+    if is_changelog:
+        columns += WEIGHTS
+    delay, given = _DEFAULT_DELAY, ""
+    if _DELAY in options:
+        try:
+            delay, given = milliseconds(options[_DELAY]), _DELAY
+        except ValueError:
+            pass
+    whole = not is_changelog or options.get("debezium.before") == "required"
+    return SourceTraits(
+        columns=columns,
+        delay_micros=delay // timedelta(microseconds=1),
+        delay_option=given,
+        lacks_retractions="" if whole else "'debezium.before' = 'required'",
+    )

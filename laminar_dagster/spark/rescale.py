@@ -1,0 +1,137 @@
+"""The state of every operator, spread over another number of buckets: one Spark job.
+
+::
+
+    old buckets --ChainStep--> open rows --bucket by key--> BucketStep, on nothing --> a file each
+
+A task reads the whole chain of an old bucket, and one writes a new bucket: memory holds a bucket at
+a time, not the state. Each window and key is one row by then, so no order matters, and the same
+state gives the same bytes whatever number of buckets it was spread over before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.core.gate import RECORD_ACCOUNTING
+from laminar_dagster.core.ids import CheckpointId, OperatorId
+from laminar_dagster.core.manifest import PartitionSnapshotEntry
+from laminar_dagster.core.ports import Violation
+from laminar_dagster.spark.arrow_files import BATCH_ROWS
+from laminar_dagster.spark.bucket_step import CONTROL_BUCKET, BucketStep
+from laminar_dagster.spark.columns import BUCKET, CONTROL, PART, SEQUENCE
+from laminar_dagster.spark.partial_step import control_rows
+from laminar_dagster.spark.reports import sort_out
+from laminar_dagster.spark.window_frames import advanced_buckets, bucket_of
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadState:
+    """What a rescale has written, and what speaks against it."""
+
+    files: Mapping[OperatorId, tuple[PartitionSnapshotEntry, ...]]
+    violations: tuple[Violation, ...]
+
+
+@dataclass(frozen=True)
+class ChainStep:
+    """The open rows of old buckets, as if an epoch had made them: for ``mapInArrow``.
+
+    Input: numbers, each the place of a bucket among those that have files.
+    """
+
+    step: BucketStep
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """Those that have files."""
+        return tuple(sorted(self.step.chains))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of what comes out: as of partials."""
+        own = [(PART, pa.int64()), (SEQUENCE, pa.int64()), (CONTROL, pa.string())]
+        return pa.schema([*own, *self.step.shape.schema])
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read and merge one chain after the other."""
+        for batch in batches:
+            for place in batch.column(0).to_pylist():
+                yield from self._rows(self.buckets[place])
+
+    def _rows(self, bucket: int) -> Iterator[pa.RecordBatch]:
+        try:
+            rows = self.step.chain_of(bucket).open_rows(self.step.closed_before)
+        except LaminarError as error:
+            yield control_rows([json.dumps(error.to_record())], bucket, self.schema)
+            return
+        moved = {"moved": rows.num_rows, "operator": self.step.shape.operator, "bucket": bucket}
+        yield control_rows([json.dumps(moved)], bucket, self.schema)
+        own = {
+            PART: pa.array(np.full(rows.num_rows, bucket, np.int64)),
+            SEQUENCE: pa.array(np.zeros(rows.num_rows, np.int64)),
+            CONTROL: pa.nulls(rows.num_rows, pa.string()),
+        }
+        columns = [own[name] if name in own else rows.column(name) for name in self.schema.names]
+        table = pa.table(columns, names=self.schema.names).cast(self.schema)
+        yield from table.combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
+
+
+def spread_job(
+    spark: SparkSession, steps: Mapping[OperatorId, BucketStep], buckets: int
+) -> DataFrame | None:
+    """A frame of reports, whose collection rewrites the state; None when there is no state.
+
+    Args:
+        spark: Runs it.
+        steps: What an ordinary epoch would do, for each operator: its state, shape and watermarks.
+        buckets: So many from now on.
+    """
+    frames = [_spread(spark, step, buckets) for step in steps.values() if step.chains]
+    return reduce(DataFrame.union, frames) if frames else None
+
+
+def _spread(spark: SparkSession, step: BucketStep, buckets: int) -> DataFrame:
+    read = ChainStep(step)
+    places = spark.range(0, len(read.buckets), 1, len(read.buckets))
+    rows = places.mapInArrow(read, from_arrow_schema(read.schema))
+    bucket = f"IF({CONTROL} IS NULL, {bucket_of(step.shape, buckets)}, {CONTROL_BUCKET}L)"
+    placed = rows.selectExpr("*", f"{bucket} AS {BUCKET}")
+    # Event time stands still, and no chain is there to add to: every bucket gets one full file.
+    clocks = tuple(replace(clock, lanes=()) for clock in step.clocks)
+    written = advanced_buckets(placed, replace(step, chains={}, clocks=clocks))
+    return written.select(CONTROL)
+
+
+def sort_out_spread(texts: list[str], attempt: CheckpointId) -> SpreadState:
+    """What the tasks of a rescale reported: every row that was open is in a new file.
+
+    Raises:
+        LaminarError: What a task reported instead of its result.
+    """
+    moved: dict[tuple[OperatorId, int], int] = {}
+    others: list[str] = []
+    for text in texts:
+        report = json.loads(text)
+        if "moved" in report:
+            moved[OperatorId(report["operator"]), report["bucket"]] = report["moved"]
+        else:
+            others.append(text)
+    files = sort_out(others, attempt).states
+    wrong = []
+    for operator in sorted({operator for operator, _ in moved}):
+        read = sum(rows for (each, _), rows in moved.items() if each == operator)
+        written = sum(entry.rows or 0 for entry in files.get(operator, ()))
+        if read != written:
+            problem = f"{read} rows of its state were read, {written} written"
+            wrong.append(Violation(RECORD_ACCOUNTING, operator, problem))
+    return SpreadState(files, tuple(wrong))

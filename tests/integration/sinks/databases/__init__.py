@@ -1,0 +1,1 @@
+"""One suite for the sinks on database servers, and what is one server's own."""
