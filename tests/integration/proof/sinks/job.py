@@ -89,8 +89,11 @@ class SinkJob:
             meet_before("commit_sinks", self.meeting)
         deadline = time.monotonic() + self.patience
         done = 0
-        while done != self.epochs and not is_caught_up(pipeline, log):
+        while done != self.epochs:
+            # Named before the look: another process may take what waits in between.
             epoch = EpochRunner(pipeline).next_epoch()
+            if is_caught_up(pipeline, log):
+                return
             if self.kill and epoch == EpochNumber(self.kill[0]):
                 pipeline = self.kill[1].arm(pipeline, self.root)
             try:
