@@ -12,7 +12,7 @@ import random
 import pytest
 
 from laminar_dagster.core.errors import LaminarError
-from tests.unit.runtime.ruins import (
+from tests.unit.runtime.recovery.ruins import (
     DAMAGERS,
     Ruin,
     damage_at_random,

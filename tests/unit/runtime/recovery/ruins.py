@@ -11,17 +11,19 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from laminar_dagster.core import layout
-from laminar_dagster.core.errors import SinkUnavailable
+from laminar_dagster.core.definition import OperatorDefinition, PipelineDefinition
+from laminar_dagster.core.errors import RetentionExpired, SinkUnavailable
 from laminar_dagster.core.ids import (
     CheckpointId,
     EpochNumber,
     FileName,
     OperatorId,
     PartitionId,
+    PipelineName,
     SinkId,
 )
 from laminar_dagster.core.manifest import CheckpointManifest, DeadLetterEntry, FileEntry
-from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.core.plan import EpochPlan, SourcePlan
 from laminar_dagster.core.ports import EpochOutput, ObjectStore
 from laminar_dagster.core.recovery import RecoveryConfig, RecoveryResult
 from laminar_dagster.runtime.checkpoints import CheckpointStore
@@ -29,12 +31,18 @@ from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.loop import EpochLoop
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.recovery import RecoveryManager
-from laminar_dagster.testing.memory_pipeline import MemoryEngine, MemorySink, MemoryTable
+from laminar_dagster.testing.memory_pipeline import (
+    MemoryEngine,
+    MemorySink,
+    MemorySource,
+    MemoryTable,
+)
 from laminar_dagster.testing.memory_store import MemoryStore
 from tests.unit.runtime.conditions import World
 
 QUICK = SinkId("quick")
 SLOW = SinkId("slow")
+TOTALS = OperatorId("totals")
 GENEROUS = RecoveryConfig(max_fallback_attempts=100)
 
 
@@ -255,3 +263,45 @@ def damage_at_random(ruin: Ruin, chance: random.Random, count: int) -> list[str]
 def offsets_of(length: int) -> Iterator[int]:
     """Places all over a file: its ends, and some in between."""
     yield from sorted({0, 1, length // 3, length // 2, 2 * length // 3, length - 2, length - 1})
+
+
+def totals_of(ruin: Ruin) -> dict[int, int]:
+    """The right answer, by partition."""
+    return {partition: sum(values) for partition, values in enumerate(ruin.world.log.partitions)}
+
+
+def restored(ruin: Ruin, pipeline: Pipeline | None = None, **wishes: object) -> TotalsState:
+    """The state that a recovery hands over."""
+    state = TotalsState(TOTALS)
+    manager = RecoveryManager(pipeline or ruin.pipeline(), GENEROUS)
+    manager.recover(restorers=lambda _entry: state, **wishes)  # type: ignore[arg-type]
+    return state
+
+
+def definition(*operators: str) -> PipelineDefinition:
+    return PipelineDefinition(
+        version=1,
+        pipeline=PipelineName("memory"),
+        fingerprint="code",
+        buckets=2,
+        operators=tuple(
+            OperatorDefinition(
+                operator_id=OperatorId(name),
+                time="ts",
+                size_micros=1,
+                slide_micros=1,
+                keys=(),
+                partials=(),
+                reads={},
+                columns={},
+            )
+            for name in operators
+        ),
+    )
+
+
+class Forgetful(MemorySource):
+    """Goes on, and has forgotten what earlier epochs read."""
+
+    def verify(self, plan: SourcePlan) -> None:
+        raise RetentionExpired(self.source_id, "offset 0", "offset 14")
