@@ -11,6 +11,7 @@ CODE   := laminar_dagster tests infra $(wildcard definitions.py) \
           $(patsubst %/__init__.py,%,$(wildcard bench/__init__.py examples/__init__.py soak/__init__.py))
 # For example: make test PYTEST_ARGS='-k s3 -x'
 PYTEST_ARGS ?=
+TEST_PROCESSES ?= 3
 BENCH_ARGS ?=
 UI_ARGS ?=
 KAFKA_DEMO_ARGS ?=
@@ -40,7 +41,8 @@ ui: setup  ## Open Dagster on two pipelines that have run a few epochs; UI_ARGS=
 test: setup $(CLASSES)  ## Run every test, real services included; coverage of the package >= 85 %
 	@$(PYTHON) -m infra install || echo "Its tests cannot run." >&2
 	@# In the order of the folders: the long files come first, and many short ones fill the end.
-	@$(with_java) $(PYTHON) -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder \
+	@# More processes than cores: most of the time a test waits, for a server or for a disk.
+	@$(with_java) $(PYTHON) -m pytest tests -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
 		--cov --cov-report= $(PYTEST_ARGS)
 	@$(PYTHON) -m coverage report --fail-under=85
 

@@ -188,6 +188,15 @@ def delete_topic(endpoint: KafkaEndpoint, name: str) -> None:
             raise
 
 
+def delete_records(endpoint: KafkaEndpoint, topic: str, before: Mapping[int, int]) -> None:
+    """Delete what stands before an offset of each partition, as retention would."""
+    parts = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+    # Kept until all is done: a client that goes takes its requests along.
+    admin = AdminClient(client_settings(endpoint))
+    for done in admin.delete_records(parts).values():
+        done.result(_PATIENCE)
+
+
 def produce(
     endpoint: KafkaEndpoint,
     topic: str,

@@ -17,7 +17,6 @@ from typing import Any, Final, Literal
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from infra.kafka import Kafka, KafkaEndpoint
 from laminar_dagster.core.errors import AcknowledgeFailed, RetentionExpired, SourceUnavailable
@@ -42,6 +41,7 @@ from tests.services.kafka import (
     TopicFactory,
     client_settings,
     create_topic,
+    delete_records,
     produce,
     produce_in_transaction,
 )
@@ -382,17 +382,11 @@ def test_a_group_that_is_rebalanced_changes_nothing(
 # --- records that go away -------------------------------------------------------------------------
 
 
-def delete_before(stream: TopicStream, offset: int) -> None:
-    admin = AdminClient(client_settings(stream.endpoint))
-    (done,) = admin.delete_records([TopicPartition(stream.topic, 0, offset)]).values()
-    done.result(30)
-
-
 def test_records_expire_between_plan_and_read(stream: TopicStream, kind: Kind) -> None:
     stream.append(range(10))
     source = stream.open(reader=kind)
     plan = first_plan(source)
-    delete_before(stream, 1)
+    delete_records(stream.endpoint, stream.topic, {0: 1})
     with pytest.raises(RetentionExpired, match="offset 0 of"):
         source.verify(plan)
     with pytest.raises(RetentionExpired, match="offset 0 of"):
@@ -405,7 +399,7 @@ def test_records_expire_while_they_are_read(stream: TopicStream, kind: Kind) -> 
     (part,) = first_plan(source).ranges
     attempt = source.reader().read(part)
     next(attempt)
-    delete_before(stream, MANY - 1)
+    delete_records(stream.endpoint, stream.topic, {0: MANY - 1})
     with pytest.raises(RetentionExpired, match=rf"offset {MANY - 1}, and its log ends"):
         list(attempt)
 

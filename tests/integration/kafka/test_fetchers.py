@@ -9,8 +9,6 @@ from typing import Literal
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from infra.kafka import KafkaEndpoint
 from laminar_dagster.core.errors import InvalidConfig, RetentionExpired, SourceUnavailable
@@ -32,7 +30,7 @@ from tests.integration.kafka.reading import (
 from tests.services.kafka import (
     Outgoing,
     TopicFactory,
-    client_settings,
+    delete_records,
     end_offsets,
     produce,
     produce_in_transaction,
@@ -228,9 +226,7 @@ def test_expired_records_are_never_skipped(
 ) -> None:
     topic = kafka_topic()
     produce(kafka_service, topic, [b"value"] * 10)
-    admin = AdminClient(client_settings(kafka_service))
-    partition = TopicPartition(topic, 0, 5)
-    admin.delete_records([partition])[partition].result(PATIENCE)
+    delete_records(kafka_service, topic, {0: 5})
     with pytest.raises(RetentionExpired) as caught:
         read(make_fetcher(), topic, 2, 10)
     assert caught.value.wanted == f"offset 2 of {topic}[0]"

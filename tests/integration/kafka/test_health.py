@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from infra.kafka import KafkaEndpoint
 from laminar_dagster.cli import validate
@@ -36,6 +35,7 @@ from tests.services.kafka import (
     client_settings,
     committed,
     create_topic,
+    delete_records,
     delete_topic,
     produce_in_transaction,
 )
@@ -232,27 +232,21 @@ def test_records_that_are_about_to_expire_are_a_warning(
     stream.append(range(100))
     project.run_epoch(50)
     assert project.source()["health"]["headroom"] is None, "nothing was ever deleted"
-    _delete(stream, before=30)
+    delete_records(stream.endpoint, stream.topic, {0: 30})
     document = project.status()
     # 20 of the 70 that are left have been read.
     assert document["sources"][0]["health"]["headroom"] == pytest.approx(20 / 70)
     assert document["warnings"] == []
-    _delete(stream, before=48)
+    delete_records(stream.endpoint, stream.topic, {0: 48})
     (warning,) = project.status()["warnings"]
     assert f"{stream.topic}/0 may soon delete records that were not read: 50 wait" in warning
     assert f"warning: source numbers: {stream.topic}/0" in project.laminar("status").stdout
     # What has happened is told too, with what is left.
-    _delete(stream, before=60)
+    delete_records(stream.endpoint, stream.topic, {0: 60})
     source = project.source()
     assert source["error"]["kind"] == "retention_expired"
     assert (source["health"]["healthy"], source["health"]["total_lag"]) == (False, 40)
     assert source["health"]["headroom"] == 0
-
-
-def _delete(stream: TopicStream, before: int) -> None:
-    admin = AdminClient(client_settings(stream.endpoint))
-    (done,) = admin.delete_records([TopicPartition(stream.topic, 0, before)]).values()
-    done.result(PATIENCE)
 
 
 # --- what does not answer -------------------------------------------------------------------------

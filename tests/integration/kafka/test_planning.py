@@ -30,6 +30,7 @@ from tests.services.kafka import (
     TopicFactory,
     client_settings,
     create_topic,
+    delete_records,
     delete_topic,
     produce,
     produce_in_transaction,
@@ -216,17 +217,11 @@ def test_topics_that_match_a_pattern_join_when_they_appear(kafka_service: KafkaE
 # --- retention --------------------------------------------------------------------------------
 
 
-def delete_before(stream: TopicStream, offset: int) -> None:
-    admin = AdminClient(client_settings(stream.endpoint))
-    (done,) = admin.delete_records([TopicPartition(stream.topic, 0, offset)]).values()
-    done.result(30)
-
-
 def test_records_that_were_deleted_unread_are_refused_or_recorded(stream: TopicStream) -> None:
     stream.append(range(10))
     source = stream.open()
     first = source.plan(None, (), Admission(max_records=4), CLOCK)
-    delete_before(stream, 7)
+    delete_records(stream.endpoint, stream.topic, {0: 7})
     with pytest.raises(RetentionExpired, match=r"offset 4 of .*/0; the earliest .* offset 7"):
         following(source, first)
     with pytest.raises(RetentionExpired):
@@ -273,7 +268,7 @@ def test_a_warning_comes_before_the_loss(
     with caplog.at_level(logging.WARNING):
         following(source, first)
         assert not caplog.records
-        delete_before(stream, 490)
+        delete_records(stream.endpoint, stream.topic, {0: 490})
         following(source, first)
     assert "about to lose records unread: 500 wait, 10 are behind us" in caplog.text
 
