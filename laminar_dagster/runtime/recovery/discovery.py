@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.document import checksum
@@ -28,99 +27,16 @@ from laminar_dagster.core.errors import (
 )
 from laminar_dagster.core.ids import GENESIS, CheckpointId, EpochNumber, SinkId
 from laminar_dagster.core.manifest import CheckpointManifest
-from laminar_dagster.core.plan import EpochPlan, ParentCheckpoint
+from laminar_dagster.core.plan import ParentCheckpoint
 from laminar_dagster.core.ports import CheckpointIndex, RecordedCheckpoint
-from laminar_dagster.core.prepared import LatestPointer, Prepared
+from laminar_dagster.core.prepared import LatestPointer
 from laminar_dagster.core.recovery import choose_winner, find_confirmed
 from laminar_dagster.core.recovery.damage import missing_sinks
 from laminar_dagster.runtime.ledgers import Ledgers
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.recovery.deadline import Deadline
 from laminar_dagster.runtime.recovery.documents import Documents, DocumentT, Seen
-
-
-@dataclass(frozen=True, slots=True)
-class EpochRecords:
-    """All that is left of an epoch's documents.
-
-    Attributes:
-        winner: Its manifest, from whichever record holds it; None while it has no winner.
-        manifest: As found below the winner's name.
-    """
-
-    epoch: EpochNumber
-    plan: Seen[EpochPlan]
-    prepared: Seen[Prepared]
-    winner: CheckpointManifest | None
-    manifest: Seen[CheckpointManifest] | None
-
-    @property
-    def known_plan(self) -> EpochPlan | None:
-        """Its plan, from whichever record holds it."""
-        if self.plan.document or not self.prepared.document:
-            return self.plan.document
-        return self.prepared.document.plan
-
-    @property
-    def has_manifest(self) -> bool:
-        """Whether its manifest exists, be it damaged."""
-        return self.manifest is not None and not self.manifest.is_missing
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether there is anything of it."""
-        return bool(self.winner or not self.plan.is_missing or not self.prepared.is_missing)
-
-
-@dataclass(frozen=True, slots=True)
-class Discovery:
-    """What was found, and fits together.
-
-    Attributes:
-        epochs: Without a hole in their numbers, the oldest first; the last may have no winner.
-        newest: The newest epoch that is committed; 0 for none.
-        confirmed: The newest that every sink has.
-        latest: The pointer as it was found.
-        is_pointer_right: Whether it can stay as it is.
-    """
-
-    epochs: Mapping[EpochNumber, EpochRecords]
-    newest: EpochNumber
-    confirmed: EpochNumber
-    latest: Seen[LatestPointer]
-    is_pointer_right: bool
-    ledgers: Ledgers
-
-    @property
-    def committed(self) -> Iterator[tuple[EpochRecords, CheckpointManifest]]:
-        """The committed epochs that are left, the oldest first."""
-        for records in self.epochs.values():
-            if records.winner and records.epoch <= self.newest:
-                yield records, records.winner
-
-    @property
-    def tail(self) -> EpochRecords | None:
-        """The epoch after the newest committed one, if it has begun."""
-        return self.epochs.get(self.newest.next())
-
-    def is_kept(self, records: EpochRecords, wanted: EpochNumber) -> bool:
-        """Whether an epoch's checkpoint should be there: it was not collected.
-
-        Args:
-            records: What is left of it.
-            wanted: The epoch of the checkpoint that is restored.
-        """
-        return (
-            records.has_manifest
-            or records.epoch in (wanted, self.confirmed)
-            or records.epoch > self.confirmed
-            or not records.plan.is_missing
-        )
-
-    def winner(self, epoch: EpochNumber) -> CheckpointManifest | None:
-        """The manifest of an epoch."""
-        records = self.epochs.get(epoch)
-        return records.winner if records else None
+from laminar_dagster.runtime.recovery.found import Discovery, EpochRecords
 
 
 def discover(

@@ -7,7 +7,7 @@ pipeline, and again after it was killed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,6 @@ from laminar_dagster.core.ids import GENESIS, EpochNumber, OperatorId
 from laminar_dagster.core.manifest import CheckpointManifest, OperatorSnapshotEntry
 from laminar_dagster.core.ports import CheckpointIndex, Restorable
 from laminar_dagster.core.recovery import (
-    Damage,
     KeptFile,
     RecoveryConfig,
     RecoveryPhase,
@@ -43,7 +42,9 @@ from laminar_dagster.core.recovery import (
 from laminar_dagster.runtime.ledgers import Ledgers
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.recovery.deadline import Deadline
-from laminar_dagster.runtime.recovery.discovery import Discovery, discover, uncommitted_sinks
+from laminar_dagster.runtime.recovery.discovery import discover, uncommitted_sinks
+from laminar_dagster.runtime.recovery.finding import Finding, Remedy
+from laminar_dagster.runtime.recovery.found import Discovery
 from laminar_dagster.runtime.recovery.inspection import (
     Chain,
     Inspector,
@@ -53,7 +54,7 @@ from laminar_dagster.runtime.recovery.inspection import (
     state_files,
 )
 from laminar_dagster.runtime.recovery.progress import ProgressReporter
-from laminar_dagster.runtime.recovery.rebuilding import Rebuild, Rebuilder
+from laminar_dagster.runtime.recovery.rebuilding import Rebuilder
 from laminar_dagster.runtime.recovery.repair import DocumentMender, DocumentRepairs
 from laminar_dagster.runtime.recovery.state_restorer import restorer_of
 from laminar_dagster.runtime.survey import survey
@@ -73,46 +74,6 @@ class _Case:
     reporter: ProgressReporter
     make_restorer: RestorerFactory
     newest: EpochNumber | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Remedy:
-    """All that is to be done, before anything is."""
-
-    documents: DocumentRepairs
-    rebuild: Rebuild
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether there is damage at all."""
-        return bool(self.repairs or self.left)
-
-    @property
-    def repairs(self) -> tuple[Repair, ...]:
-        """What is mended, in order."""
-        return (
-            *self.rebuild.repairs(),
-            *(each.repair for each in self.documents.ordered),
-        )
-
-    @property
-    def left(self) -> tuple[Damage, ...]:
-        """What stays damaged."""
-        files = (Damage(each.file.key, each.file.epoch, each.problem) for each in self.rebuild.left)
-        return (*self.documents.left, *files)
-
-
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    """What was found, and what is to be done about it."""
-
-    found: Discovery
-    target: CheckpointManifest | None
-    takers: Mapping[OperatorId, Restorable]
-    restored: list[RestoredChain]
-    inspector: Inspector
-    rebuilder: Rebuilder
-    remedy: _Remedy
 
 
 class RecoveryManager:
@@ -223,10 +184,10 @@ class RecoveryManager:
     def _rebuild(
         self,
         case: _Case,
-        finding: _Finding,
+        finding: Finding,
         epoch: EpochNumber | None,
         operators: tuple[str, ...] | None,
-    ) -> tuple[_Finding, set[str], tuple[Repair, ...]]:
+    ) -> tuple[Finding, set[str], tuple[Repair, ...]]:
         """Run epochs again; from another look on, when what they build on goes meanwhile.
 
         Another recovery may have made it, only to build on, and removed it since.
@@ -257,7 +218,7 @@ class RecoveryManager:
 
     def _examine(
         self, case: _Case, epoch: EpochNumber | None, operators: tuple[str, ...] | None
-    ) -> _Finding:
+    ) -> Finding:
         """Steps 1 to 5; once more when the pipeline went on meanwhile.
 
         Beside a running pipeline, a checkpoint may be collected while it is read. What is missing
@@ -293,7 +254,7 @@ class RecoveryManager:
 
     def _examine_once(
         self, case: _Case, epoch: EpochNumber | None, operators: tuple[str, ...] | None
-    ) -> _Finding:
+    ) -> Finding:
         # Step 1. Discover.
         case.reporter.enter(RecoveryPhase.READING_MANIFEST)
         self._pipeline.checkpoints.forget()
@@ -330,8 +291,8 @@ class RecoveryManager:
         documents = DocumentRepairs()
         if operators is None:
             documents = DocumentMender(self._pipeline, found, wanted, case.deadline).decide()
-        remedy = _Remedy(documents, rebuilder.decide(damaged, wanted))
-        return _Finding(found, target, takers, restored, inspector, rebuilder, remedy)
+        remedy = Remedy(documents, rebuilder.decide(damaged, wanted))
+        return Finding(found, target, takers, restored, inspector, rebuilder, remedy)
 
     # --- choosing -------------------------------------------------------------------------------
 
@@ -422,7 +383,7 @@ def _restorers(
     return {each.operator_id: make(each) for each in entries if each.operator_id in wanted}
 
 
-def _restore_rest(finding: _Finding) -> list[RestoredChain]:
+def _restore_rest(finding: Finding) -> list[RestoredChain]:
     """Restore the partitions of which a file was damaged, and is whole now."""
     broken = [each.chain for each in finding.restored if each.damaged]
     again = finding.inspector.read(broken, finding.takers, ())

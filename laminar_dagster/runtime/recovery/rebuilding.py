@@ -46,8 +46,8 @@ from laminar_dagster.runtime.branches.records import branch_checkpoints, read_br
 from laminar_dagster.runtime.deployment import require_fit
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.recovery.deadline import Deadline
-from laminar_dagster.runtime.recovery.discovery import Discovery
 from laminar_dagster.runtime.recovery.documents import Documents
+from laminar_dagster.runtime.recovery.found import Discovery
 from laminar_dagster.runtime.recovery.inspection import DamagedFile, Inspector, state_files
 from laminar_dagster.runtime.recovery.progress import ProgressReporter
 from laminar_dagster.runtime.rerun import carried_out_again, compare, require_same_code

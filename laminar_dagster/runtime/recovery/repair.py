@@ -32,8 +32,8 @@ from laminar_dagster.runtime import steps
 from laminar_dagster.runtime.ledgers import Ledgers
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.recovery.deadline import Deadline
-from laminar_dagster.runtime.recovery.discovery import Discovery, EpochRecords
 from laminar_dagster.runtime.recovery.documents import Documents, Seen, attempt_of, offsets_of
+from laminar_dagster.runtime.recovery.found import Discovery, EpochRecords
 
 DocumentT = TypeVar("DocumentT", bound=Document)
 

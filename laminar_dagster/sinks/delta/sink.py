@@ -6,7 +6,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ from laminar_dagster.core.errors import (
 )
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
 from laminar_dagster.core.manifest import SinkEntry
-from laminar_dagster.core.ports import Published, StagedOutput, TransactionProgress
+from laminar_dagster.core.ports import Published, StagedOutput
 from laminar_dagster.sinks.changes import (
     Mode,
     Unwritable,
@@ -36,6 +36,7 @@ from laminar_dagster.sinks.changes import (
 )
 from laminar_dagster.sinks.delta import writes
 from laminar_dagster.sinks.delta.columns import cast, target_schema
+from laminar_dagster.sinks.delta.stream import RowStream, watched
 from laminar_dagster.sinks.durable_folder import make_folder, sync
 from laminar_dagster.sinks.ledger import Decision, decide
 from laminar_dagster.sinks.options import SinkOptions, problem_with_key
@@ -249,7 +250,7 @@ class DeltaSink:
     def _write(
         self, table: DeltaTable | None, staged: StagedOutput, properties: CommitProperties
     ) -> None:
-        files = _watched(staged_tables(staged), staged.progress)
+        files = watched(staged_tables(staged), staged.progress)
         first = next(files, None)
         if first is None:
             if table is None:
@@ -272,7 +273,7 @@ class DeltaSink:
             # Into an empty table, where there is nothing to replace or delete.
             self._add(table, rows, properties)
             return
-        stream = _Stream(target, chain([first], files))
+        stream = RowStream(target, chain([first], files))
         try:
             self._add(table, stream.reader(), properties)
         except Exception:
@@ -358,39 +359,6 @@ class DeltaSink:
             if value:
                 text = text.replace(value, "***")
         return f"{self._location}: {text}"
-
-
-def _watched(files: Iterable[pa.Table], progress: TransactionProgress) -> Iterator[pa.Table]:
-    """The files; with the last of them, all is there that the commit needs."""
-    for file in files:
-        progress.wrote(file.num_rows)
-        yield file
-    progress.committing()
-
-
-class _Stream:
-    """Rows for the client to pull, and the error that ended them, which the client swallows."""
-
-    def __init__(self, schema: pa.Schema, files: Iterable[pa.Table]) -> None:
-        """Cast the files' rows to a schema, one file in memory at a time."""
-        self._schema = schema
-        self._files = files
-        self.failure: BaseException | None = None
-
-    def reader(self) -> pa.RecordBatchReader:
-        """To be read once."""
-        return pa.RecordBatchReader.from_batches(self._schema, self._batches())
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        try:
-            for file in self._files:
-                yield from cast(split(file, ()).rows, self._schema).to_batches()
-        except GeneratorExit:
-            # The client has stopped for a reason of its own.
-            raise
-        except BaseException as error:
-            self.failure = error
-            raise
 
 
 def _problem_with_location(location: str, options: Mapping[str, str]) -> tuple[str, str] | None:

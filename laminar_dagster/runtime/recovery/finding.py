@@ -1,0 +1,61 @@
+"""What a recovery has found, and what it is about to do: all of it, before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from laminar_dagster.core.ids import OperatorId
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.ports import Restorable
+from laminar_dagster.core.recovery import (
+    Damage,
+    Repair,
+)
+from laminar_dagster.runtime.recovery.found import Discovery
+from laminar_dagster.runtime.recovery.inspection import (
+    Inspector,
+    RestoredChain,
+)
+from laminar_dagster.runtime.recovery.rebuilding import Rebuild, Rebuilder
+from laminar_dagster.runtime.recovery.repair import DocumentRepairs
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """All that is to be done, before anything is."""
+
+    documents: DocumentRepairs
+    rebuild: Rebuild
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is damage at all."""
+        return bool(self.repairs or self.left)
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """What is mended, in order."""
+        return (
+            *self.rebuild.repairs(),
+            *(each.repair for each in self.documents.ordered),
+        )
+
+    @property
+    def left(self) -> tuple[Damage, ...]:
+        """What stays damaged."""
+        files = (Damage(each.file.key, each.file.epoch, each.problem) for each in self.rebuild.left)
+        return (*self.documents.left, *files)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found, and what is to be done about it."""
+
+    found: Discovery
+    target: CheckpointManifest | None
+    takers: Mapping[OperatorId, Restorable]
+    restored: list[RestoredChain]
+    inspector: Inspector
+    rebuilder: Rebuilder
+    remedy: Remedy
