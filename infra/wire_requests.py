@@ -1,4 +1,4 @@
-"""Telling on the wire which request publishes a transaction. For connections without TLS."""
+"""Telling on the wire what a request is about. For connections without TLS."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ def is_mysql_commit(data: bytes) -> bool:
 def is_kafka_end_txn(data: bytes) -> bool:
     """Whether a producer asks its coordinator to end a transaction."""
     return any(key == _END_TXN and size < _LARGEST_END_TXN for size, key in _frames(data))
+
+
+def kafka_kinds(data: bytes) -> set[int]:
+    """The kinds of requests that a client of Kafka sends in one piece: a busy one joins several."""
+    return {key for _, key in _frames(data)}
 
 
 def _frames(data: bytes) -> Iterator[tuple[int, int]]:

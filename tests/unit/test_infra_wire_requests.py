@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from infra.wire_requests import is_kafka_end_txn, is_mysql_commit, is_postgres_commit
+from infra.wire_requests import is_kafka_end_txn, is_mysql_commit, is_postgres_commit, kafka_kinds
 
 
 def test_a_commit_of_postgres() -> None:
@@ -32,6 +32,11 @@ def test_the_end_of_a_transaction_of_kafka() -> None:
 def test_also_behind_another_request_and_not_inside_one() -> None:
     assert is_kafka_end_txn(kafka(24) + kafka(26))
     assert not is_kafka_end_txn(kafka(0, b"x" * 20 + kafka(26)))
+
+
+def test_all_that_a_piece_asks_for() -> None:
+    assert kafka_kinds(kafka(3) + kafka(10)) == {3, 10}
+    assert kafka_kinds(kafka(0, b"x" * 20 + kafka(10))) == {0}
 
 
 def test_what_is_no_request_of_kafka_is_none() -> None:

@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from infra.kafka import Kafka, KafkaEndpoint
+from infra.wire_requests import kafka_kinds
 from laminar_dagster.core.errors import AcknowledgeFailed, RetentionExpired, SourceUnavailable
 from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.core.ports import Admission
@@ -181,8 +182,7 @@ def arm(wire: KafkaWire, fault: Fault, api: int) -> Callable[[], bool]:
     met: list[bytes] = []
 
     def matches(request: bytes) -> bool:
-        # After its length, a request begins with the number of its kind.
-        is_met = int.from_bytes(request[4:6]) == api
+        is_met = api in kafka_kinds(request)
         met.extend([request] * is_met)
         return is_met
 

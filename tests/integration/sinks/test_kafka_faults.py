@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Producer
 
 from infra.kafka import Kafka, KafkaEndpoint
+from infra.wire_requests import is_kafka_end_txn
 from laminar_dagster.core.errors import (
     CommitOutcomeUnknown,
     FencedOut,
@@ -45,8 +46,6 @@ from tests.unit.sinks.staging import SINK, staged
 
 pytestmark = pytest.mark.service("kafka")
 
-_END_TXN = (26).to_bytes(2, "big")
-
 
 @pytest.fixture
 def place(kafka_service: KafkaEndpoint) -> KafkaPlace:
@@ -71,10 +70,6 @@ def commit(sink: KafkaSink, epoch: int) -> None:
     sink.commit(EpochNumber(epoch), output(epoch))
 
 
-def is_commit(request: bytes) -> bool:
-    return request[4:6] == _END_TXN
-
-
 def through(place: KafkaPlace, wire: KafkaWire, **limits: Any) -> KafkaSink:
     options = place.options(SINK, limits=replace(LIMITS, **limits))
     return KafkaSink(SINK, place.pipeline, replace(options, bootstrap_servers=wire.bootstrap))
@@ -91,9 +86,9 @@ def test_the_client_asks_again_whether_a_commit_was_taken(
     sink = through(place, kafka_wire)
     commit(sink, 1)
     if fault == "cut":
-        kafka_wire.wire.cut_next_request(is_commit)
+        kafka_wire.wire.cut_next_request(is_kafka_end_txn)
     else:
-        kafka_wire.wire.swallow_next_reply(is_commit, quiet=0.05)
+        kafka_wire.wire.swallow_next_reply(is_kafka_end_txn, quiet=0.05)
     cuts = kafka_wire.wire.cuts
     commit(sink, 2)
     assert kafka_wire.wire.cuts > cuts
@@ -109,7 +104,7 @@ def test_a_commit_without_an_answer_is_unknown_until_the_ledger_is_read(
     wire = kafka_wire.wire
 
     def fail_for_good(request: bytes) -> bool:
-        if is_commit(request):
+        if is_kafka_end_txn(request):
             # Every way back is cut as well; the listener is closed from within its own loop.
             wire._listener.close()  # type: ignore[union-attr]
             wire._listener = None
