@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from laminar_dagster.clients.mysql.server import SSL_MODES, Server
 from laminar_dagster.config.model import SinkTable
 from laminar_dagster.sinks.changes import Mode
-from laminar_dagster.sinks.mysql.connection import SSL_MODES, Limits, Server
+from laminar_dagster.sinks.mysql.connection import Limits
 from laminar_dagster.sinks.options import SinkOptions
 
 _DURABILITY: Final = ("strict", "relaxed")

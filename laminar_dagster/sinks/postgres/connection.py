@@ -17,7 +17,7 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
-from laminar_dagster.sinks.hosts import is_loopback
+from laminar_dagster.clients.hosts import is_loopback
 
 Connection = psycopg.Connection[TupleRow]
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import psycopg
 
+from laminar_dagster.clients.concealment import conceal
 from laminar_dagster.core.errors import (
     AuthFailed,
     ConnectionLost,
@@ -19,7 +20,6 @@ from laminar_dagster.core.errors import (
     WriteFailed,
 )
 from laminar_dagster.core.ids import EpochNumber, SinkId
-from laminar_dagster.sinks.concealment import conceal
 from laminar_dagster.sinks.postgres.connection import Server
 
 # Retrying does not help: the password, the role, the server's rules or a certificate is wrong.

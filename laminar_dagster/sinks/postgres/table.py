@@ -9,9 +9,9 @@ from typing import Final
 import pyarrow as pa
 from psycopg import sql
 
+from laminar_dagster.clients.identifiers import require_identifier
 from laminar_dagster.sinks import matching
 from laminar_dagster.sinks.changes import WEIGHT, Unwritable
-from laminar_dagster.sinks.identifiers import require_identifier
 from laminar_dagster.sinks.postgres.catalogue import (
     ExistingTable,
     look_up,

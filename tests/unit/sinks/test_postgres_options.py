@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from laminar_dagster.sinks.hosts import is_loopback
+from laminar_dagster.clients.hosts import is_loopback
 from laminar_dagster.sinks.postgres import connection
 from laminar_dagster.sinks.postgres.connection import Server
 from laminar_dagster.sinks.postgres.errors import hide_secrets
