@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final, assert_never
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from laminar_dagster.core.document import (
     Document,
@@ -238,10 +238,31 @@ class PostgresIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag=
     slot: Text
 
 
+class LogMark(Record, frozen=True, kw_only=True):
+    """An event that stood in a binary log: another log has another one there, or none.
+
+    Attributes:
+        start: The byte of the file at which it begins.
+        checksum: The CRC-32 of the event.
+    """
+
+    binlog_file: Text
+    start: Natural
+    checksum: Natural
+
+
 class MysqlIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="mysql_cdc"):
-    """The server that wrote the binary log."""
+    """The server that wrote the binary log, and what was found there.
+
+    Attributes:
+        server_uuid: MariaDB has none: there it is ``server_id`` and its number.
+        mark: The last event before the end of what is planned, or the first of its file.
+        tables: For each table, the types of the columns that are read, at that place.
+    """
 
     server_uuid: Text
+    mark: LogMark | None = None
+    tables: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 class FileIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="file"):

@@ -22,7 +22,7 @@
         │       OperatorMismatch   NonDeterministicOperator   ConditionsIgnored   EpochOutOfOrder
         │       StateIncompatible   PipelineChanged   AlreadyReplayed   NotReproduced
         │       CannotRebuild   StoreSetBack   VersionReplaced   BranchMismatch   CannotFork
-        │       CannotReplay   CannotRetract   OutputMismatch
+        │       CannotReplay   CannotRetract   OutputMismatch   TableChanged
         ├── IntegrityError   bytes are missing, damaged or not what they say   exit 4
         │   └── MalformedDocument   UnsupportedVersion   InvalidManifest   ChecksumMismatch
         │       ObjectMissing   DeltaWithoutBase   RestoreFailed   AllCheckpointsCorrupt
@@ -98,6 +98,7 @@ from laminar_dagster.core.errors.refusals import (
     SourceReplaced,
     StateIncompatible,
     StoreSetBack,
+    TableChanged,
     UnknownBranch,
     UnknownOperator,
     UnknownSource,
@@ -186,6 +187,7 @@ __all__ = [
     "StopError",
     "StoreSetBack",
     "StoreUnavailable",
+    "TableChanged",
     "TransactionAbortFailed",
     "TransactionBeginFailed",
     "TransactionInitFailed",

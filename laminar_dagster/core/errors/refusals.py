@@ -189,6 +189,23 @@ class SourceReplaced(RefusedError):
 
 
 @dataclass(eq=False)
+class TableChanged(RefusedError):
+    """A table of a source was changed in a way that its log does not tell row by row."""
+
+    source_id: str
+    table: str
+    place: str
+    what: str
+
+    kind = "table_changed"
+    text = "source {source_id}: at {place}, table {table} was changed: {what}"
+    hint = (
+        "all before it is read; rows that were read before would not be taken back as they were "
+        "given out, so begin a new pipeline, which takes a new snapshot"
+    )
+
+
+@dataclass(eq=False)
 class LedgerMismatch(RefusedError):
     """A sink's ledger is at an epoch that no history of this store explains."""
 

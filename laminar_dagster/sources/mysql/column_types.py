@@ -13,7 +13,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
 Family = Literal[
@@ -59,6 +60,18 @@ class MysqlType:
     charset: str = ""
     fixed: int = 0
     labels: tuple[str, ...] = ()
+
+    def to_text(self) -> str:
+        """For a plan: what is not as in most types."""
+        usual = asdict(MysqlType(self.family))
+        told = {name: value for name, value in asdict(self).items() if value != usual[name]}
+        return json.dumps({"family": self.family, **told}, ensure_ascii=False)
+
+    @classmethod
+    def from_text(cls, text: str) -> MysqlType:
+        """The type that ``to_text`` was asked for."""
+        found = json.loads(text)
+        return cls(**{**found, "labels": tuple(found.get("labels", ()))})
 
     def __str__(self) -> str:
         """As people write it."""

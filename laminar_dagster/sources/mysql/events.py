@@ -87,6 +87,7 @@ class Event(NamedTuple):
     Attributes:
         kind: One of ``Kind``, or a number that nothing here knows.
         timestamp: When it was written, in seconds since 1970.
+        server_id: Of the server that wrote it first.
         file: That it stands in.
         start: Where it begins.
         end: Where the next one does.
@@ -96,6 +97,7 @@ class Event(NamedTuple):
 
     kind: int
     timestamp: int
+    server_id: int
     file: str
     start: int
     end: int
@@ -121,7 +123,7 @@ def events(packets: Iterable[Packets], file: str, position: int) -> Iterator[Eve
             begin += 1
             if end - begin < HEADER:
                 raise DamagedLog(f"{file}:{position}: something that is no event")
-            timestamp, kind, _, length, log_pos, flags = unpack(data, begin)
+            timestamp, kind, server_id, length, log_pos, flags = unpack(data, begin)
             if length != end - begin:
                 raise DamagedLog(f"{file}:{position}: an event that is cut short")
             if kind == Kind.FORMAT:
@@ -145,12 +147,10 @@ def events(packets: Iterable[Packets], file: str, position: int) -> Iterator[Eve
                 continue
             # In 32 bits; a file may be longer, a single event not.
             position += (log_pos - position) % 2**32
-            yield Event(kind, timestamp, file, position - length, position, body, mark)
-
-
-def mark_of_file(event: Event) -> int:
-    """A number for the event that a file begins with, the same while it is written and after."""
-    return zlib.crc32(event.body, event.timestamp)
+            if kind == Kind.FORMAT:
+                # Without the flags.
+                mark = zlib.crc32(body, timestamp)
+            yield Event(kind, timestamp, server_id, file, position - length, position, body, mark)
 
 
 def _is_whole(data: bytes, begin: int, end: int) -> bool:

@@ -46,9 +46,7 @@ def _text(kind: int, data: memoryview, depth: int) -> str:
         length, size = _length(data)
         return _quoted(data[size : size + length])
     if kind == _OPAQUE:
-        raise ValueError(
-            f"a JSON document holds a value of MySQL's type {data[0]}, which no JSON has"
-        )
+        raise ValueError(f"a JSON document holds MySQL's type {data[0]}, which JSON has not")
     raise ValueError(f"a JSON document holds a value of the unknown type {kind}")
 
 

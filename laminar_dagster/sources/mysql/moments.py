@@ -47,7 +47,8 @@ def micros_of_time(body: Body, starts: Int64s, fraction: int) -> Int64s:
     size, sign = np.abs(packed), np.sign(packed)
     whole, part = size >> 8 * extra, size & ((1 << 8 * extra) - 1)
     seconds = (whole >> 12 & 1023) * 3600 + (whole >> 6 & 63) * 60 + (whole & 63)
-    return sign * (seconds * _SECOND + part * 10 ** (6 - 2 * extra))
+    micros: Int64s = sign * (seconds * _SECOND + part * 10 ** (6 - 2 * extra))
+    return micros
 
 
 def _fraction(body: Body, starts: Int64s, fraction: int) -> Int64s | int:

@@ -231,7 +231,7 @@ def _bytes(what: str, kind: pa.DataType, column: MysqlType) -> Read | None:
             is_there, lanes.body.raw[np.where(is_there, lanes.at[:, None] + places, 0)], 0
         )
         offsets = np.arange(len(lanes) + 1, dtype=np.int32) * fixed
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data.astype(np.uint8))]
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
         return pa.Array.from_buffers(pa.binary(), len(lanes), buffers, null_count=0)
 
     return read

@@ -99,6 +99,7 @@ SNAPSHOT = {
     "SinkUnavailable": ("sink_unavailable", 75),
     "SlotNotFound": ("slot_not_found", 3),
     "SourceReplaced": ("source_replaced", 3),
+    "TableChanged": ("table_changed", 3),
     "SourceUnavailable": ("source_unavailable", 75),
     "StateIncompatible": ("state_incompatible", 3),
     "StopError": ("stop", 1),
