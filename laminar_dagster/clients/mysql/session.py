@@ -127,6 +127,22 @@ class Session(_Connection):
         """
         self._execute_command(command, request)
 
+    def hang_up(self) -> None:
+        """Close without a word: a server that still sends would not listen."""
+        self._force_close()
+
+    def ask(self, statement: str) -> None:
+        """Execute a SELECT whose rows are read by ``packets.stream``.
+
+        Raises:
+            pymysql.Error: The server refuses, or the connection is lost.
+        """
+        self._execute_command(COMMAND.COM_QUERY, statement)
+        answer: Any = self._read_packet()  # type: ignore[no-untyped-call]
+        for _ in range(answer.read_length_encoded_integer() + 1):
+            # The columns, and the end of them.
+            self._read_packet()  # type: ignore[no-untyped-call]
+
     def receive(self, most: int) -> bytes:
         """What the server has sent, at least a byte.
 
