@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+from laminar_dagster.config.files import place_of
 from laminar_dagster.config.model import Place, SinkTable
 from laminar_dagster.config.units import parse_duration, parse_size
 from laminar_dagster.core.errors import InvalidConfig, InvalidName
@@ -196,11 +197,6 @@ def write_mode(table: SinkTable) -> tuple[Mode, tuple[str, ...]]:
     # For a Kafka sink the key is that of its messages.
     written = table.options.get("key") or table.options.get("key.columns") or ""
     return "upsert", tuple(part.strip() for part in written.split(",") if part.strip())
-
-
-def place_of(file: str, project: Path) -> str:
-    """The absolute path of a file that an option names."""
-    return str((project / Path(file).expanduser()).absolute())
 
 
 @contextmanager

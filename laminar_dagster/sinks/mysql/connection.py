@@ -11,8 +11,8 @@ from typing import Any, Final
 import pymysql
 from pymysql.constants import CR
 
+from laminar_dagster.clients.hosts import is_loopback
 from laminar_dagster.sinks.changes import Unwritable
-from laminar_dagster.sinks.hosts import is_loopback
 from laminar_dagster.sinks.mysql.session import Session, unverified
 
 SSL_MODES: Final = ("disabled", "preferred", "required", "verify-ca", "verify-identity")

@@ -9,6 +9,7 @@ from typing import Final
 import pymysql
 from pymysql.constants import CR
 
+from laminar_dagster.clients.concealment import conceal
 from laminar_dagster.core.errors import (
     AuthFailed,
     ConnectionLost,
@@ -17,7 +18,6 @@ from laminar_dagster.core.errors import (
     WriteFailed,
 )
 from laminar_dagster.core.ids import EpochNumber, SinkId
-from laminar_dagster.sinks.concealment import conceal
 from laminar_dagster.sinks.mysql.connection import Server
 from laminar_dagster.sinks.mysql.session import FileAsked
 
