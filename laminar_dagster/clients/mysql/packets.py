@@ -50,65 +50,88 @@ def stream(session: Session, *, at_once: int = _AT_ONCE) -> Iterator[Packets]:
     Raises:
         pymysql.Error: The server ends with an error, or the connection is lost.
     """
-    left, is_over = b"", False
-    while not is_over:
-        received, missing = [left], at_once - len(left)
-        while missing > 0:
-            part = session.receive(missing)
-            received.append(part)
-            missing -= len(part)
-            if len(part) < _AT_ONCE // 16:
-                # The server has no more for now: what there is need not wait.
+    arrived = _Arrived()
+    while not arrived.is_over:
+        part = session.receive(_AT_ONCE)
+        arrived.data += part
+        arrived.find_packets()
+        # A server that sends little has no more for now: what there is need not wait.
+        is_enough = len(arrived.data) >= at_once or len(part) < _AT_ONCE // 16
+        if arrived.starts and (is_enough or arrived.is_over or arrived.is_long):
+            yield arrived.take()
+        while arrived.is_long:
+            yield arrived.take_long(session)
+            if arrived.starts and (arrived.is_over or arrived.is_long):
+                yield arrived.take()
+
+
+class _Arrived:
+    """What the server has sent and nobody has taken yet.
+
+    Attributes:
+        is_over: Whether the packet that ends the answer is among it.
+        is_long: Whether the next payload goes on in another packet.
+    """
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.is_over = self.is_long = False
+        self._at = 0
+
+    def find_packets(self) -> None:
+        """Find those that are whole."""
+        data, at, size = self.data, self._at, len(self.data)
+        starts, ends = self.starts, self.ends
+        while at + _HEADER <= size:
+            length = int.from_bytes(data[at : at + 3], "little")
+            start = at + _HEADER
+            end = start + length
+            if length == _LONGEST:
+                self.is_long = True
                 break
-        data = b"".join(received)
-        found, left, is_over = _split(session, data)
-        if found.starts:
-            yield found
-
-
-def _split(session: Session, data: bytes) -> tuple[Packets, bytes, bool]:
-    starts: list[int] = []
-    ends: list[int] = []
-    at, size = 0, len(data)
-    while at + _HEADER <= size:
-        length = int.from_bytes(data[at : at + 3], "little")
-        start = at + _HEADER
-        end = start + length
-        if length == _LONGEST:
-            if starts:
-                # It is taken up anew, with nothing before it.
+            if end > size:
                 break
-            return _long_packet(session, data)
-        if end > size:
-            break
-        first = data[start] if length else 0
-        if first == _FAILED:
-            raise failure_in(data[start:end])
-        if first == _ENDED and length < _LONGEST_END:
-            return Packets(data, starts, ends), b"", True
-        starts.append(start)
-        ends.append(end)
-        at = end
-    return Packets(data, starts, ends), data[at:], False
+            first = data[start] if length else 0
+            if first == _FAILED:
+                raise failure_in(bytes(data[start:end]))
+            if first == _ENDED and length < _LONGEST_END:
+                self.is_over = True
+                break
+            starts.append(start)
+            ends.append(end)
+            at = end
+        self._at = at
 
+    def take(self) -> Packets:
+        """Hand out those that were found."""
+        found = Packets(bytes(self.data[: self._at]), self.starts, self.ends)
+        self._drop()
+        return found
 
-def _long_packet(session: Session, data: bytes) -> tuple[Packets, bytes, bool]:
-    """A payload of several packets, put together."""
-    parts: list[bytes] = []
-    length = _LONGEST
-    while length == _LONGEST:
-        while len(data) < _HEADER:
-            data += session.receive(_AT_ONCE)
-        length = int.from_bytes(data[:3], "little")
-        pieces, there = [data[_HEADER:]], len(data) - _HEADER
-        while there < length:
-            pieces.append(session.receive(max(_AT_ONCE, length - there)))
-            there += len(pieces[-1])
-        data = b"".join(pieces)
-        parts.append(data[:length])
-        data = data[length:]
-    whole = b"".join(parts)
-    return Packets(whole, [0], [len(whole)]), data, False
+    def take_long(self, session: Session) -> Packets:
+        """A payload of several packets, put together."""
+        parts: list[bytes] = []
+        length = _LONGEST
+        while length == _LONGEST:
+            self._await(session, _HEADER)
+            length = int.from_bytes(self.data[:3], "little")
+            self._await(session, _HEADER + length)
+            parts.append(bytes(self.data[_HEADER : _HEADER + length]))
+            del self.data[: _HEADER + length]
+        self.is_long = False
+        self.find_packets()
+        whole = b"".join(parts)
+        return Packets(whole, [0], [len(whole)])
+
+    def _await(self, session: Session, size: int) -> None:
+        while len(self.data) < size:
+            self.data += session.receive(_AT_ONCE)
+
+    def _drop(self) -> None:
+        self.data = self.data[self._at :]
+        self.starts, self.ends, self._at = [], [], 0
 
 
 def failure_in(packet: bytes) -> pymysql.Error:

@@ -145,10 +145,13 @@ class RetentionExpired(RefusedError):
     source_id: str
     wanted: str
     earliest: str
+    remedy: str = (
+        "restore the source, or accept the loss with `on_gap: earliest`, which is recorded"
+    )
 
     kind = "retention_expired"
     text = "source {source_id} no longer holds {wanted}; the earliest it has is {earliest}"
-    hint = "restore the source, or accept the loss with `on_gap: earliest`, which is recorded"
+    hint = "{remedy}"
 
 
 @dataclass(eq=False)
