@@ -38,6 +38,8 @@ from laminar_dagster.sinks.sqlite.sink import SqliteSink
 from laminar_dagster.sources.file.source import FileSource
 from laminar_dagster.sources.kafka.source import KafkaSource
 from laminar_dagster.sources.kafka.traits import kafka_traits
+from laminar_dagster.sources.postgres.source import PostgresCdcSource
+from laminar_dagster.sources.postgres.traits import postgres_cdc_traits
 from laminar_dagster.stores.url import open_store
 
 if TYPE_CHECKING:
@@ -51,7 +53,9 @@ SOURCES: Final[Mapping[str, SourceBuilder]] = {
     "kafka": KafkaSource.from_table,
 }
 # Those that begin with a snapshot, and are told where to keep it.
-SNAPSHOT_SOURCES: Final[Mapping[str, SnapshotSourceBuilder]] = {}
+SNAPSHOT_SOURCES: Final[Mapping[str, SnapshotSourceBuilder]] = {
+    "postgres-cdc": PostgresCdcSource.from_table,
+}
 SINKS: Final[Mapping[str, Callable[[SinkTable, Path, PipelineName], Sink]]] = {
     "delta": DeltaSink.from_table,
     "mysql": MysqlSink.from_table,
@@ -66,7 +70,7 @@ def known_connectors() -> Connectors:
     return Connectors(
         sources=dict.fromkeys((*SOURCES, *SNAPSHOT_SOURCES), ("*",)),
         sinks=dict.fromkeys(SINKS, ("*",)),
-        traits={"kafka": kafka_traits},
+        traits={"kafka": kafka_traits, "postgres-cdc": postgres_cdc_traits},
     )
 
 

@@ -22,7 +22,7 @@
         │       OperatorMismatch   NonDeterministicOperator   ConditionsIgnored   EpochOutOfOrder
         │       StateIncompatible   PipelineChanged   AlreadyReplayed   NotReproduced
         │       CannotRebuild   StoreSetBack   VersionReplaced   BranchMismatch   CannotFork
-        │       CannotReplay   CannotRetract   OutputMismatch
+        │       CannotReplay   CannotRetract   OutputMismatch   SchemaChanged
         ├── IntegrityError   bytes are missing, damaged or not what they say   exit 4
         │   └── MalformedDocument   UnsupportedVersion   InvalidManifest   ChecksumMismatch
         │       ObjectMissing   DeltaWithoutBase   RestoreFailed   AllCheckpointsCorrupt
@@ -93,6 +93,7 @@ from laminar_dagster.core.errors.refusals import (
     PipelineChanged,
     RefusedError,
     RetentionExpired,
+    SchemaChanged,
     SeekFailed,
     SlotNotFound,
     SourceReplaced,
@@ -177,6 +178,7 @@ __all__ = [
     "RestoreFailed",
     "RetentionExpired",
     "RetryError",
+    "SchemaChanged",
     "SeekFailed",
     "SinkUnavailable",
     "SlotNotFound",
