@@ -28,6 +28,8 @@ def while_connecting(error: psycopg.Error, source_id: str, server: Server) -> La
     """No connection was made."""
     text = f"{server.shown}: {hide_secrets(one_line(str(error)), server)}"
     if is_refusal(text):
+        if "replication role" in text or "WAL sender" in text:
+            text += "; ALTER ROLE … REPLICATION"
         return AuthFailed(f"the PostgreSQL server of source {source_id}", text)
     return SourceUnavailable(source_id, text)
 

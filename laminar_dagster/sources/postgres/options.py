@@ -28,6 +28,7 @@ from laminar_dagster.sources.option_values import (
     Known,
     Mistakes,
     duration,
+    or_never,
     read_values,
     size,
 )
@@ -37,7 +38,7 @@ _SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
 _OWN: Final[Known] = {
     "slot": ("slot", str),
     "publication": ("publication", str),
-    "retain.wal": ("retain_wal", size),
+    "retain.wal": ("retain_wal", or_never(size, "none")),
     "heartbeat.wal": ("heartbeat_wal", size),
     "slot.timeout": ("slot_timeout", duration),
     "statement_timeout": ("statement_timeout", duration),
@@ -53,7 +54,7 @@ class PostgresCdcOptions:
         slot: The replication slot. It is this source's alone.
         publication: By default called as the slot is. Somebody else has made it.
         retain_wal: How much of the log the slot keeps behind what the sinks have, so that epochs
-            can be run again.
+            can be run again; None for nothing.
         heartbeat_wal: After so much of the log without a change of the tables, an epoch without
             records moves the slot.
         slot_timeout: How long to wait for a slot that somebody else reads.
@@ -72,7 +73,7 @@ class PostgresCdcOptions:
     on_schema_change: OnSchemaChange = "fail"
     before: Before = "optional"
     idle_timeout: timedelta | None = DEFAULT_IDLE
-    retain_wal: int = 16 * 1024 * 1024
+    retain_wal: int | None = 16 * 1024 * 1024
     heartbeat_wal: int = 64 * 1024 * 1024
     slot_timeout: timedelta = timedelta(seconds=60)
     statement_timeout: timedelta = timedelta(minutes=30)

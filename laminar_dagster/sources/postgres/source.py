@@ -326,7 +326,7 @@ class PostgresCdcSource:
         if not positions:
             return
         position = self._position(positions)
-        target = position.lsn - self._options.retain_wal
+        target = position.lsn - (self._options.retain_wal or 0)
         try:
             with self._database.session() as connection:
                 slot = self._database.look(connection).slot
