@@ -149,9 +149,9 @@ def branch_key(branch: BranchName) -> str:
     return f"branches/{branch}/branch.json"
 
 
-def snapshots_folder(source: SourceId) -> str:
-    """The prefix of everything that a source has copied."""
-    return f"snapshots/{source}/"
+def snapshot_folder(source: SourceId, number: int) -> str:
+    """The prefix of a snapshot and of all drafts of it."""
+    return f"snapshots/{source}/{number:020d}/"
 
 
 def snapshot_key(source: SourceId, number: int) -> str:

@@ -231,11 +231,16 @@ class KafkaIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="ka
 
 
 class PostgresIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="postgres_cdc"):
-    """The database cluster, its timeline, and the slot."""
+    """The database cluster, its timeline, and the slot.
+
+    Attributes:
+        database: The id of the database: one that was made anew under its name has another.
+    """
 
     system_id: Text
     timeline: Natural
     slot: Text
+    database: Natural | None = None
 
 
 class LogMark(Record, frozen=True, kw_only=True):

@@ -40,6 +40,8 @@ from laminar_dagster.sources.kafka.source import KafkaSource
 from laminar_dagster.sources.kafka.traits import kafka_traits
 from laminar_dagster.sources.mysql.options import mysql_cdc_traits
 from laminar_dagster.sources.mysql.source import MysqlCdcSource
+from laminar_dagster.sources.postgres.source import PostgresCdcSource
+from laminar_dagster.sources.postgres.traits import postgres_cdc_traits
 from laminar_dagster.stores.url import open_store
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ SOURCES: Final[Mapping[str, SourceBuilder]] = {
 # Those that begin with a snapshot, and are told where to keep it.
 SNAPSHOT_SOURCES: Final[Mapping[str, SnapshotSourceBuilder]] = {
     "mysql-cdc": MysqlCdcSource.from_table,
+    "postgres-cdc": PostgresCdcSource.from_table,
 }
 SINKS: Final[Mapping[str, Callable[[SinkTable, Path, PipelineName], Sink]]] = {
     "delta": DeltaSink.from_table,
@@ -70,7 +73,11 @@ def known_connectors() -> Connectors:
     return Connectors(
         sources=dict.fromkeys((*SOURCES, *SNAPSHOT_SOURCES), ("*",)),
         sinks=dict.fromkeys(SINKS, ("*",)),
-        traits={"kafka": kafka_traits, "mysql-cdc": mysql_cdc_traits},
+        traits={
+            "kafka": kafka_traits,
+            "mysql-cdc": mysql_cdc_traits,
+            "postgres-cdc": postgres_cdc_traits,
+        },
     )
 
 

@@ -64,6 +64,11 @@ class StoredSnapshots:
         """See ``SnapshotKeeper.begin``."""
         return SnapshotDraft(number, self.mint())
 
+    def has_begun(self, number: int) -> bool:
+        """See ``SnapshotKeeper.has_begun``."""
+        folder = layout.snapshot_folder(self.source_id, number)
+        return self.store is not None and any(True for _ in self.store.list(folder))
+
     def write(self, draft: SnapshotDraft, name: FileName, rows: int, data: bytes) -> SnapshotFile:
         """See ``SnapshotKeeper.write``."""
         key = layout.snapshot_file_key(self.source_id, draft.number, draft.draft_id, name)

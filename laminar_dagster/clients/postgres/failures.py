@@ -21,7 +21,8 @@ _REFUSED: Final = re.compile(
     r"|permission denied for database|does not support SSL|requires? (?:a valid )?client certif"
     r"|certificate verify failed|server certificate for|certificate required|unknown ca"
     r"|root certificate|client certificate|certificate file|private key file|bad certificate"
-    r"|certificate does not match private key",
+    r"|certificate does not match private key"
+    r"|must be superuser or replication role|denied to start WAL sender",
 )
 # Nothing is wrong with the epoch or the table: the same call may succeed later.
 TRANSIENT: Final = {

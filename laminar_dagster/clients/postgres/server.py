@@ -64,8 +64,12 @@ class Server:
         """The server, for people."""
         return f"{self.host}:{self.port}"
 
-    def connect(self, application: str) -> Connection:
+    def connect(self, application: str, *, replication: bool = False) -> Connection:
         """Open a connection, in which nothing is begun.
+
+        Args:
+            application: What the server calls the session.
+            replication: Whether it is one that makes replication slots.
 
         Raises:
             psycopg.OperationalError: It cannot be had.
@@ -78,6 +82,7 @@ class Server:
             "sslcert": self.sslcert,
             "sslkey": self.sslkey,
             "sslpassword": self.sslpassword,
+            "replication": "database" if replication else None,
             **_KEEPALIVE,
         }
         return psycopg.connect(

@@ -22,7 +22,8 @@
         │       OperatorMismatch   NonDeterministicOperator   ConditionsIgnored   EpochOutOfOrder
         │       StateIncompatible   PipelineChanged   AlreadyReplayed   NotReproduced
         │       CannotRebuild   StoreSetBack   VersionReplaced   BranchMismatch   CannotFork
-        │       CannotReplay   CannotRetract   OutputMismatch   TableChanged
+        │       CannotReplay   CannotRetract   OutputMismatch   SchemaChanged
+        │       TableChanged
         ├── IntegrityError   bytes are missing, damaged or not what they say   exit 4
         │   └── MalformedDocument   UnsupportedVersion   InvalidManifest   ChecksumMismatch
         │       ObjectMissing   DeltaWithoutBase   RestoreFailed   AllCheckpointsCorrupt
@@ -93,6 +94,7 @@ from laminar_dagster.core.errors.refusals import (
     PipelineChanged,
     RefusedError,
     RetentionExpired,
+    SchemaChanged,
     SeekFailed,
     SlotNotFound,
     SourceReplaced,
@@ -178,6 +180,7 @@ __all__ = [
     "RestoreFailed",
     "RetentionExpired",
     "RetryError",
+    "SchemaChanged",
     "SeekFailed",
     "SinkUnavailable",
     "SlotNotFound",

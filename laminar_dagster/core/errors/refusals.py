@@ -145,13 +145,13 @@ class RetentionExpired(RefusedError):
     source_id: str
     wanted: str
     earliest: str
-    remedy: str = (
-        "restore the source, or accept the loss with `on_gap: earliest`, which is recorded"
-    )
 
     kind = "retention_expired"
     text = "source {source_id} no longer holds {wanted}; the earliest it has is {earliest}"
-    hint = "{remedy}"
+    hint = (
+        "restore the source, or accept the loss with `on_gap: earliest`, for tables of a database "
+        "`on_gap: snapshot`; it is recorded"
+    )
 
 
 @dataclass(eq=False)
@@ -205,6 +205,22 @@ class TableChanged(RefusedError):
     hint = (
         "all before it is read; rows that were read before would not be taken back as they were "
         "given out, so begin a new pipeline, which takes a new snapshot"
+    )
+
+
+@dataclass(eq=False)
+class SchemaChanged(RefusedError):
+    """A table is no longer what the source was declared to be."""
+
+    source_id: str
+    table: str
+    what: str
+
+    kind = "schema_changed"
+    text = "source {source_id}: table {table} is not as it was declared: {what}"
+    hint = (
+        "declare the columns as they are now; for a column that is gone, make it nullable and set "
+        "'on_schema_change' = 'ignore'"
     )
 
 

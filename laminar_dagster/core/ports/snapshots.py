@@ -50,6 +50,13 @@ class SnapshotKeeper(Protocol):
         """A draft under a name of its own. Writes nothing."""
         ...
 
+    def has_begun(self, number: int) -> bool:
+        """Whether a draft of that number has written something, finished or not.
+
+        What a crash has left on the server is then known to be the source's own.
+        """
+        ...
+
     def write(self, draft: SnapshotDraft, name: FileName, rows: int, data: bytes) -> SnapshotFile:
         """Write a file of a draft, durably. Safe from several threads."""
         ...

@@ -30,7 +30,7 @@ Before = Literal["optional", "required"]
 #   snapshot_file     about how large a file of the copy may get
 #   on_gap            whether a lost log stops the pipeline, or a new snapshot follows
 #   on_truncate       what becomes of a table that is emptied at one stroke
-#   on_schema_change  what becomes of a column that is new in a table, and was not declared
+#   on_schema_change  whether a declared column that is gone stops the pipeline, or is null
 #   before            whether an update without the row before it is a bad record
 #   idle_timeout      how long nothing may have come before the watermark is not held back
 SHARED: Final[Known] = {

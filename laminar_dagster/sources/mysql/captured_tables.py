@@ -122,7 +122,6 @@ class CapturedTables:
             LoggedTables(options.tables, charsets, is_mariadb=facts.is_mariadb),
             ChangeDecoder(self.schema),
             on_truncate=options.on_truncate,
-            on_schema_change=options.on_schema_change,
         )
 
 

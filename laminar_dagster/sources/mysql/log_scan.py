@@ -16,7 +16,7 @@ from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.offsets import LogMark
 from laminar_dagster.core.ports import Admission
 from laminar_dagster.sources.changes.columns import declared
-from laminar_dagster.sources.changes.options import OnSchemaChange, OnTruncate
+from laminar_dagster.sources.changes.options import OnTruncate
 from laminar_dagster.sources.mysql.change_rows import Change, ChangeDecoder
 from laminar_dagster.sources.mysql.column_types import MysqlType
 from laminar_dagster.sources.mysql.events import ROWS, UNREADABLE, DamagedLog, Event, Kind
@@ -83,14 +83,12 @@ class LogScanner:
         decoder: ChangeDecoder,
         *,
         on_truncate: OnTruncate,
-        on_schema_change: OnSchemaChange,
     ) -> None:
         """Scan for changes to some tables."""
         self._source_id = source_id
         self._tables = tables
         self._decoder = decoder
         self._on_truncate = on_truncate
-        self._on_schema_change = on_schema_change
 
     def scan(
         self,
@@ -187,9 +185,8 @@ class LogScanner:
             return effect
         if effect is Effect.EMPTIES and self._on_truncate != "fail":
             return effect
-        if effect is Effect.DEFINES and self._on_schema_change != "fail":
-            return effect
-        if effect is not Effect.NONE:
+        # What became of its columns is told before the next change to it.
+        if effect not in (Effect.NONE, Effect.DEFINES):
             current.problem = self._changed(event, ".".join(table), effect.value)
         return effect
 

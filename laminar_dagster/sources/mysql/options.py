@@ -18,7 +18,6 @@ from laminar_dagster.sources.changes.options import (
     DEFAULT_WORKERS,
     SHARED,
     OnGap,
-    OnSchemaChange,
     OnTruncate,
     SnapshotMode,
     own_defaults,
@@ -27,9 +26,11 @@ from laminar_dagster.sources.changes.server_options import ServerOptions
 from laminar_dagster.sources.mysql.statements import TableName
 from laminar_dagster.sources.option_values import Known, Mistakes, read_values, size
 
-# The log has whole rows, or it is refused: an update never comes without the row before it.
+# The log has whole rows, or it is refused: an update never comes without the row before it, and a
+# column that is gone could not be taken back as it was given out.
+_UNNEEDED: Final = frozenset({"before", "on_schema_change"})
 _KNOWN: Final[Known] = {
-    **{name: each for name, each in SHARED.items() if name != "before"},
+    **{name: each for name, each in SHARED.items() if name not in _UNNEEDED},
     "scan.bytes": ("scan_bytes", size),
     "quiet.bytes": ("quiet_bytes", size),
 }
@@ -55,7 +56,6 @@ class MysqlCdcOptions:
     snapshot_file: int = DEFAULT_FILE_BYTES
     on_gap: OnGap = "fail"
     on_truncate: OnTruncate = "fail"
-    on_schema_change: OnSchemaChange = "ignore"
     idle_timeout: timedelta | None = DEFAULT_IDLE
     scan_bytes: int = 128 * 1024 * 1024
     quiet_bytes: int = 16 * 1024 * 1024

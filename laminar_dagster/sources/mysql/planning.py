@@ -99,13 +99,13 @@ class Planner:
         begin = position_of(self._tables.source_id, start[0])
         try:
             files.require(begin.binlog_file, begin.binlog_position)
-        except RetentionExpired as error:
+        except RetentionExpired:
             if (
                 newest is None
                 or self._tables.options.on_gap != "snapshot"
                 or not is_newer(newest, begin)
             ):
-                raise RetentionExpired(error.source_id, error.wanted, error.earliest) from None
+                raise
             after = beginning_of(self._tables.source_id, newest)
             reason = f"purged before it was read; snapshot {newest.number} follows"
             return after, (Gap(lost=SourceRange(start=begin, end=after), reason=reason),)

@@ -34,10 +34,6 @@ _APPLICATION: Final = "laminar"
 _WITHOUT_LOG: Final = 1381
 # Silence for so long is a lost connection; a server that reads its own disk may be slow.
 _PATIENCE: Final = 120.0
-_PURGED: Final = (
-    "begin a new pipeline, or accept the loss with on_gap = 'snapshot' at the source: it is"
-    " recorded, and the tables are copied anew; have the server keep its log for longer"
-)
 # The times of a server are those that it is asked in.
 _SESSION: Final = (
     "SET SESSION time_zone = '+00:00', lc_messages = 'en_US', sql_mode = '',"
@@ -146,7 +142,7 @@ class LogFiles:
             return
         earliest = f"{self.first}:{FIRST_EVENT}"
         if number_of(file) < number_of(self.first) and base_of(file) == base_of(self.first):
-            raise RetentionExpired(self.source_id, place, earliest, _PURGED)
+            raise RetentionExpired(self.source_id, place, earliest)
         shown = ":".join(map(str, self.end))
         found = f"a log from {earliest} to {shown}: it was reset, or is of another server"
         raise SourceReplaced(self.source_id, f"a log that holds {place}", found)

@@ -42,7 +42,7 @@ def test_a_purged_log_is_refused(shop: Shop) -> None:
     purge(shop)
     with pytest.raises(RetentionExpired, match="no longer holds") as caught:
         shop.plan()
-    assert "on_gap = 'snapshot'" in caught.value.advice()
+    assert "on_gap: snapshot" in caught.value.advice()
     with pytest.raises(RetentionExpired):
         shop.source().verify(plan)
     with pytest.raises(RetentionExpired):

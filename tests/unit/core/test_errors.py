@@ -95,6 +95,7 @@ SNAPSHOT = {
     "RestoreFailed": ("restore_failed", 4),
     "RetentionExpired": ("retention_expired", 3),
     "RetryError": ("retry", 75),
+    "SchemaChanged": ("schema_changed", 3),
     "SeekFailed": ("seek_failed", 3),
     "SinkUnavailable": ("sink_unavailable", 75),
     "SlotNotFound": ("slot_not_found", 3),
