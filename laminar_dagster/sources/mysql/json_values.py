@@ -44,7 +44,7 @@ def _text(kind: int, data: memoryview, depth: int) -> str:
         return _spelled(struct.unpack_from("<d", data)[0])
     if kind == _STRING:
         length, size = _length(data)
-        return _quoted(data[size : size + length])
+        return _quoted(data, size, length)
     if kind == _OPAQUE:
         raise ValueError(f"a JSON document holds MySQL's type {data[0]}, which JSON has not")
     raise ValueError(f"a JSON document holds a value of the unknown type {kind}")
@@ -65,7 +65,7 @@ def _container(kind: int, data: memoryview, depth: int) -> str:
                 struct.unpack_from(shape, data, entry),
                 struct.unpack_from("<H", data, entry + size),
             )
-            keys.append(_quoted(data[place : place + length]))
+            keys.append(_quoted(data, place, length))
         at += count * (size + 2)
     values: list[str] = []
     for number in range(count):
@@ -91,8 +91,10 @@ def _length(data: memoryview) -> tuple[int, int]:
     raise ValueError("the JSON document holds a length that is none")
 
 
-def _quoted(data: memoryview) -> str:
-    return json.dumps(bytes(data).decode(), ensure_ascii=False)
+def _quoted(data: memoryview, start: int, length: int) -> str:
+    if start + length > len(data):
+        raise ValueError("the JSON document is cut short")
+    return json.dumps(bytes(data[start : start + length]).decode(), ensure_ascii=False)
 
 
 def _spelled(number: float) -> str:
