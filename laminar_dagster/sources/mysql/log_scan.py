@@ -89,6 +89,7 @@ class LogScanner:
         self._tables = tables
         self._decoder = decoder
         self._on_truncate = on_truncate
+        self._shapes: dict[LoggedTable, dict[str, str]] = {}
 
     def scan(
         self,
@@ -220,8 +221,11 @@ class LogScanner:
         Raises:
             Unfit: One is missing, or cannot be read as it is declared.
         """
+        known = self._shapes.get(table)
+        if known is not None:
+            return known
         readers = self._decoder.readers(table)
-        found: dict[str, str] = {}
+        found = self._shapes[table] = {}
         for each in declared(self._decoder.schema):
             column = table.columns[readers[each.name][0]].type
             assert column is not None, "it has a reader"

@@ -68,9 +68,9 @@ class LoggedColumn:
     prefix: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LoggedTable:
-    """A table as it was when changes to it were written."""
+    """A table as it was when changes to it were written. Each description is one of its own."""
 
     schema: str
     name: str
