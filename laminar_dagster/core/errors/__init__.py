@@ -23,6 +23,7 @@
         │       StateIncompatible   PipelineChanged   AlreadyReplayed   NotReproduced
         │       CannotRebuild   StoreSetBack   VersionReplaced   BranchMismatch   CannotFork
         │       CannotReplay   CannotRetract   OutputMismatch   SchemaChanged
+        │       TimelineChanged
         ├── IntegrityError   bytes are missing, damaged or not what they say   exit 4
         │   └── MalformedDocument   UnsupportedVersion   InvalidManifest   ChecksumMismatch
         │       ObjectMissing   DeltaWithoutBase   RestoreFailed   AllCheckpointsCorrupt
@@ -99,6 +100,7 @@ from laminar_dagster.core.errors.refusals import (
     SourceReplaced,
     StateIncompatible,
     StoreSetBack,
+    TimelineChanged,
     UnknownBranch,
     UnknownOperator,
     UnknownSource,
@@ -188,6 +190,7 @@ __all__ = [
     "StopError",
     "StoreSetBack",
     "StoreUnavailable",
+    "TimelineChanged",
     "TransactionAbortFailed",
     "TransactionBeginFailed",
     "TransactionInitFailed",
