@@ -23,7 +23,7 @@
         │       StateIncompatible   PipelineChanged   AlreadyReplayed   NotReproduced
         │       CannotRebuild   StoreSetBack   VersionReplaced   BranchMismatch   CannotFork
         │       CannotReplay   CannotRetract   OutputMismatch   SchemaChanged
-        │       TableChanged
+        │       TableChanged   TimelineChanged
         ├── IntegrityError   bytes are missing, damaged or not what they say   exit 4
         │   └── MalformedDocument   UnsupportedVersion   InvalidManifest   ChecksumMismatch
         │       ObjectMissing   DeltaWithoutBase   RestoreFailed   AllCheckpointsCorrupt
@@ -101,6 +101,7 @@ from laminar_dagster.core.errors.refusals import (
     StateIncompatible,
     StoreSetBack,
     TableChanged,
+    TimelineChanged,
     UnknownBranch,
     UnknownOperator,
     UnknownSource,
@@ -191,6 +192,7 @@ __all__ = [
     "StoreSetBack",
     "StoreUnavailable",
     "TableChanged",
+    "TimelineChanged",
     "TransactionAbortFailed",
     "TransactionBeginFailed",
     "TransactionInitFailed",

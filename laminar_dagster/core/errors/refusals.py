@@ -209,6 +209,22 @@ class TableChanged(RefusedError):
 
 
 @dataclass(eq=False)
+class TimelineChanged(RefusedError):
+    """The server's history has forked since the last epoch: a failover, or a recovery."""
+
+    source_id: str
+    expected: int
+    found: int
+
+    kind = "timeline_changed"
+    text = "source {source_id} is on timeline {found}, and was on {expected}"
+    hint = (
+        "changes may be lost that the old server had and the new one has not; opt in to a new "
+        "snapshot with `on_gap: snapshot`"
+    )
+
+
+@dataclass(eq=False)
 class SchemaChanged(RefusedError):
     """A table is no longer what the source was declared to be."""
 

@@ -351,8 +351,11 @@ def _texts(found: Messages, cell: Cells) -> pa.StringArray:
     """The texts of a column; null where there is none."""
     places = np.flatnonzero(cell.is_text)
     values = bytes_column(found.wire, cell.starts[places], cell.lengths[places])
-    # The server sends nothing but UTF-8, which the session has asked for.
-    texts = pa.Array.from_buffers(pa.string(), len(values), values.buffers(), null_count=0)
+    try:
+        texts = values.cast(pa.string())
+    except pa.ArrowInvalid:
+        # The session has asked for it.
+        raise wire.MalformedStream("a value is not UTF-8") from None
     return spread(texts, places, len(cell.kinds))
 
 

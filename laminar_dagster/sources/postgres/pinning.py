@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from laminar_dagster.core.errors import RetentionExpired, SlotNotFound, SourceReplaced
+from laminar_dagster.core.errors import (
+    RetentionExpired,
+    SlotNotFound,
+    SourceReplaced,
+    TimelineChanged,
+)
 from laminar_dagster.core.offsets import PostgresIdentity
 from laminar_dagster.sources.postgres.database import ServerState
 from laminar_dagster.sources.postgres.decoding import lsn_text
@@ -18,19 +23,33 @@ def identity_of(state: ServerState, slot: str) -> PostgresIdentity:
 def require_same(
     source_id: str, state: ServerState, slot: str, pinned: PostgresIdentity | None
 ) -> None:
-    """Refuse another server, timeline, database or slot.
+    """Refuse another server, database, slot or timeline.
 
     Raises:
         SourceReplaced: Names what differs.
+        TimelineChanged: It is the timeline alone.
     """
     if pinned is None:
         return
     found = identity_of(state, slot)
-    for what in ("system_id", "timeline", "slot", "database"):
+    for what in ("system_id", "slot", "database"):
         expected, actual = getattr(pinned, what), getattr(found, what)
         if expected is not None and expected != actual:
             name = what.replace("_", " ")
             raise SourceReplaced(source_id, f"{name} {expected}", f"{name} {actual}")
+    if pinned.timeline != found.timeline:
+        raise TimelineChanged(source_id, pinned.timeline, found.timeline)
+
+
+def require_reached(source_id: str, state: ServerState, place: int) -> None:
+    """Refuse a log that ends before a place that was read.
+
+    Raises:
+        SourceReplaced: It does.
+    """
+    if place > state.flushed:
+        wanted = f"a log that reaches {lsn_text(place)}"
+        raise SourceReplaced(source_id, wanted, f"a log that ends at {lsn_text(state.flushed)}")
 
 
 def require_held(
@@ -50,11 +69,7 @@ def require_held(
         RetentionExpired: It was moved, made anew, or given up by the server.
         SourceReplaced: The log ends before the place.
     """
-    if max(start, end or 0) > state.flushed:
-        found = f"a log that ends at {lsn_text(state.flushed)}"
-        raise SourceReplaced(
-            source_id, f"a log that reaches {lsn_text(max(start, end or 0))}", found
-        )
+    require_reached(source_id, state, max(start, end or 0))
     if state.slot is None:
         raise SlotNotFound(source_id, slot)
     wanted = f"the log of slot {slot} from {lsn_text(start)} on"

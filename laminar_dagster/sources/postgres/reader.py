@@ -9,14 +9,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from laminar_dagster.core.errors import SeekFailed
+from laminar_dagster.core.errors import DecodeFailed, SeekFailed
 from laminar_dagster.core.offsets import PostgresPosition, SourceRange
 from laminar_dagster.core.ports import SnapshotKeeper
 from laminar_dagster.sources.changes.snapshot_files import read_snapshot
 from laminar_dagster.sources.decoded import PlacedChunk
 from laminar_dagster.sources.postgres.database import Database
 from laminar_dagster.sources.postgres.decoding import ChangeDecoder
-from laminar_dagster.sources.postgres.messages import messages_of
+from laminar_dagster.sources.postgres.messages import MalformedStream, messages_of
 from laminar_dagster.sources.postgres.options import PostgresCdcOptions
 
 # So many messages, or so many bytes of them, are decoded together.
@@ -59,9 +59,12 @@ class PostgresSplitReader:
         with database.session() as connection:
             began = time.perf_counter()
             for rows in _batches(database.changes(connection, end)):
-                messages = messages_of(rows)
                 fetched = time.perf_counter() - began
-                chunk = decoder.decode(messages, start, end, fetched)
+                try:
+                    chunk = decoder.decode(messages_of(rows), start, end, fetched)
+                except MalformedStream as error:
+                    place = f"the stream of slot {self.options.slot}"
+                    raise DecodeFailed(self.source_id, place, str(error)) from error
                 if chunk.records:
                     yield chunk
                 began = time.perf_counter()

@@ -28,8 +28,10 @@ from laminar_dagster.core.errors import (
     AcknowledgeFailed,
     InvalidConfig,
     LaminarError,
-    RefusedError,
+    RetentionExpired,
     SeekFailed,
+    SlotNotFound,
+    TimelineChanged,
 )
 from laminar_dagster.core.health import HealthReport
 from laminar_dagster.core.ids import SourceId
@@ -52,7 +54,12 @@ from laminar_dagster.sources.postgres.database import ServerState
 from laminar_dagster.sources.postgres.decoding import EPOCH_MICROS
 from laminar_dagster.sources.postgres.health import report
 from laminar_dagster.sources.postgres.options import PostgresCdcOptions, read_options
-from laminar_dagster.sources.postgres.pinning import identity_of, require_held, require_same
+from laminar_dagster.sources.postgres.pinning import (
+    identity_of,
+    require_held,
+    require_reached,
+    require_same,
+)
 from laminar_dagster.sources.postgres.reader import PostgresSplitReader, bounds, database_of
 from laminar_dagster.sources.postgres.snapshot import SnapshotTaker
 from laminar_dagster.sources.postgres.tables import check_setup
@@ -141,7 +148,7 @@ class PostgresCdcSource:
                 state = self._database.look(connection)
             try:
                 self._begin(previous, start, newest, state)
-            except RefusedError as error:
+            except (SlotNotFound, RetentionExpired, TimelineChanged) as error:
                 if self._options.on_gap != "snapshot":
                     raise
                 log.warning("%s; a new snapshot is taken, as `on_gap` says", error)
@@ -165,7 +172,8 @@ class PostgresCdcSource:
         """Choose how far to read; before there is a snapshot, tell that there is one to take.
 
         Raises:
-            SourceReplaced: It is another server, timeline or database, or the log is shorter.
+            SourceReplaced: It is another server or database, or the log is shorter.
+            TimelineChanged: It is another timeline.
             SlotNotFound, RetentionExpired: The slot no longer holds what comes next.
             SourceUnavailable: The server cannot be reached.
             InvalidConfig: The server is not set up for it; says what to do.
@@ -238,6 +246,8 @@ class PostgresCdcSource:
                 gaps = (Gap(lost=lost, reason=reason),)
                 begin = _in_snapshot(newest, 0)
                 pinned = _identity(newest.identity)
+        # First of all: of a log that is shorter, no snapshot can go on.
+        require_reached(str(self._source_id), state, begin.lsn)
         require_same(str(self._source_id), state, self._options.slot, pinned)
         require_held(str(self._source_id), state, self._options.slot, begin.lsn)
         return begin, gaps

@@ -45,6 +45,10 @@ def source(tables: Tables, **options: str) -> PostgresCdcSource:
     return tables.source(COLUMNS, tables="orders", **options)
 
 
+def reads_nothing(reading: Reading) -> bool:
+    return reading.previous is None or all(part.is_empty for part in reading.previous.ranges)
+
+
 def make_anew(tables: Tables) -> None:
     tables.drop_slot()
     with tables.connect() as connection:
@@ -135,15 +139,14 @@ def test_what_others_write_does_not_pile_up(tables: Tables, reading: Reading) ->
     """An epoch without records moves the slot past it, and nothing is written to do so."""
     beating = Reading(source(tables, heartbeat__wal="1MiB", retain__wal="none"), reading.previous)
     assert beating.rows() == []
-    assert beating.previous is not None
-    assert beating.previous.ranges[0].is_empty
+    assert reads_nothing(beating)
     # Not logged for this database's publication: another database's.
     with psycopg.connect(tables.endpoint.dsn(), autocommit=True) as other:
         other.execute("CREATE TABLE noise AS SELECT repeat('x', 900) FROM generate_series(1, 5000)")
         other.execute("DROP TABLE noise")
         other.execute("CHECKPOINT")
     assert beating.rows() == []
-    assert not beating.previous.ranges[0].is_empty
+    assert not reads_nothing(beating)
     beating.source.acknowledge(beating.at)
     report = beating.source.health(beating.at)
     assert report.healthy

@@ -106,6 +106,7 @@ SNAPSHOT = {
     "StopError": ("stop", 1),
     "StoreSetBack": ("store_set_back", 3),
     "StoreUnavailable": ("store_unavailable", 75),
+    "TimelineChanged": ("timeline_changed", 3),
     "TransactionAbortFailed": ("transaction_abort_failed", 1),
     "TransactionBeginFailed": ("transaction_begin_failed", 1),
     "TransactionInitFailed": ("transaction_init_failed", 75),
