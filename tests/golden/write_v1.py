@@ -47,6 +47,7 @@ from laminar_dagster.core.offsets import (
     Gap,
     KafkaIdentity,
     KafkaPosition,
+    LogMark,
     MysqlIdentity,
     MysqlPosition,
     PostgresIdentity,
@@ -376,6 +377,26 @@ def snapshot() -> SourceSnapshot:
     )
 
 
+def mysql_snapshot() -> SourceSnapshot:
+    """Of a server whose log is pinned by an event, and its tables by their types."""
+    return SourceSnapshot(
+        version=1,
+        source_id=MYSQL,
+        number=1,
+        draft_id=SECOND,
+        taken_at=STARTED,
+        position=MysqlPosition(
+            binlog_file="binlog.000002", binlog_position=2**33, gtid_set="0-1-5"
+        ),
+        identity=MysqlIdentity(
+            server_uuid="server_id 77",
+            mark=LogMark(binlog_file="binlog.000002", start=4, checksum=2**32 - 1),
+            tables={"shop.größen": {"id": '{"family": "integer", "bits": 64}'}},
+        ),
+        files=(),
+    )
+
+
 def offsets_in_snapshot() -> SourceOffsets:
     """Positions within a snapshot, of every kind of source that has them."""
     progress = SnapshotProgress(number=2, rows=1)
@@ -403,6 +424,7 @@ def documents() -> dict[str, Document]:
         "prepared_with_plan.json": prepared_with_plan(),
         "latest": LatestPointer.to(small_manifest()),
         "snapshot.json": snapshot(),
+        "snapshot_mysql.json": mysql_snapshot(),
         "in_snapshot.offsets": offsets_in_snapshot(),
         "source.offsets": SourceOffsets(
             version=1,

@@ -46,6 +46,7 @@ KINDS: dict[str, type[Document]] = {
     "attempt.json": AttemptRecord,
     "branch.json": BranchRecord,
     "snapshot.json": SourceSnapshot,
+    "snapshot_mysql.json": SourceSnapshot,
     "in_snapshot.offsets": SourceOffsets,
 }
 # Of the JSON text, so that a file that was renewed by mistake is noticed.
@@ -62,6 +63,7 @@ TEXTS = {
     "attempt.json": "44857a7e93c9d47a1c15eca389a78a2faad951536ccd10546e8b5ff2ab18b771",
     "branch.json": "22d79ff22d4081d2b9b0cc4eb1ec9b1e296f641212b8ad2cc918dcc0ed05e8dc",
     "snapshot.json": "d29722e410acdaa5f5c495cc162e89343fd60310eaae377a2317f100082db837",
+    "snapshot_mysql.json": "0938f94bcd97ff708aa2c866fda19a997deaed2ba33ca020d96f92d33703bc00",
     "in_snapshot.offsets": "0de873d249c4c78272ea1c410beb35d410a0a0be11167e05a21d27312f0e89b9",
 }
 
