@@ -51,18 +51,19 @@ def stream(session: Session, *, at_once: int = _AT_ONCE) -> Iterator[Packets]:
         pymysql.Error: The server ends with an error, or the connection is lost.
     """
     arrived = _Arrived()
-    while not arrived.is_over:
+    while True:
         part = session.receive(_AT_ONCE)
         arrived.data += part
         arrived.find_packets()
         # A server that sends little has no more for now: what there is need not wait.
-        is_enough = len(arrived.data) >= at_once or len(part) < _AT_ONCE // 16
-        if arrived.starts and (is_enough or arrived.is_over or arrived.is_long):
-            yield arrived.take()
+        if len(arrived.data) >= at_once or len(part) < _AT_ONCE // 16 or arrived.must_be_taken():
+            yield from arrived.take()
         while arrived.is_long:
             yield arrived.take_long(session)
-            if arrived.starts and (arrived.is_over or arrived.is_long):
-                yield arrived.take()
+            if arrived.must_be_taken():
+                yield from arrived.take()
+        if arrived.is_over:
+            return
 
 
 class _Arrived:
@@ -104,11 +105,16 @@ class _Arrived:
             at = end
         self._at = at
 
-    def take(self) -> Packets:
-        """Hand out those that were found."""
-        found = Packets(bytes(self.data[: self._at]), self.starts, self.ends)
-        self._drop()
-        return found
+    def must_be_taken(self) -> bool:
+        """Whether nothing can be added to those that were found."""
+        return self.is_over or self.is_long
+
+    def take(self) -> Iterator[Packets]:
+        """Hand out those that were found, if there are any."""
+        if self.starts:
+            yield Packets(bytes(self.data[: self._at]), self.starts, self.ends)
+            self.data = self.data[self._at :]
+            self.starts, self.ends, self._at = [], [], 0
 
     def take_long(self, session: Session) -> Packets:
         """A payload of several packets, put together."""
@@ -128,10 +134,6 @@ class _Arrived:
     def _await(self, session: Session, size: int) -> None:
         while len(self.data) < size:
             self.data += session.receive(_AT_ONCE)
-
-    def _drop(self) -> None:
-        self.data = self.data[self._at :]
-        self.starts, self.ends, self._at = [], [], 0
 
 
 def failure_in(packet: bytes) -> pymysql.Error:

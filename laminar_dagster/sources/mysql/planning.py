@@ -39,15 +39,7 @@ class Planner:
         limits: Admission,
         clock: datetime,
     ) -> SourcePlan:
-        """See ``Source.plan``.
-
-        Raises:
-            SourceReplaced: It is another server, or the log is not the one that was read.
-            RetentionExpired: The log was purged before it was read.
-            TableChanged, DecodeFailed: What comes next cannot be read.
-            SourceUnavailable, AuthFailed: The server is away, or refuses.
-            InvalidConfig: Its log cannot be read.
-        """
+        """See ``Source.plan``."""
         with self._tables.server.session() as session:
             facts = look_up(session)
             require_ready(facts, self._tables.address)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from laminar_dagster.clients.postgres.options import SERVER_OPTIONS, server_of
 from laminar_dagster.clients.postgres.server import Server
-from laminar_dagster.config.units import parse_duration
 from laminar_dagster.sources.changes.options import (
     DEFAULT_FILE_BYTES,
     DEFAULT_IDLE,
@@ -24,6 +23,7 @@ from laminar_dagster.sources.changes.options import (
     SnapshotMode,
     own_defaults,
 )
+from laminar_dagster.sources.changes.server_options import ServerOptions
 from laminar_dagster.sources.option_values import (
     Known,
     Mistakes,
@@ -102,7 +102,7 @@ def read_options(
     mistakes = Mistakes(where)
     given = {**own_defaults(dict(defaults)), **options}
     values = read_values(given, {**_OWN, **SHARED}, mistakes, SERVER_OPTIONS)
-    values["server"] = server_of(_ServerOptions(options, mistakes), project)
+    values["server"] = server_of(ServerOptions(options, mistakes), project)
     values["tables"] = _tables(values, mistakes)
     _check_names(values, mistakes)
     if values.get("snapshot_workers", 1) < 1:
@@ -135,30 +135,3 @@ def _check_names(values: dict[str, Any], mistakes: Mistakes) -> None:
     publication = values.setdefault("publication", slot)
     if slot and (not publication or '"' in publication or len(publication.encode()) > 63):
         mistakes.add("`publication` is no name of one")
-
-
-@dataclass(frozen=True, slots=True)
-class _ServerOptions:
-    """Implements ``clients.postgres.options.OptionReader``."""
-
-    options: Mapping[str, str]
-    mistakes: Mistakes
-
-    def text(self, name: str, default: str | None = None) -> str:
-        value = self.options.get(name)
-        if value == "":
-            self.mistakes.add(f"option `{name}` is empty")
-        return value or default or ""
-
-    def seconds(self, name: str, default: float) -> float:
-        value = self.options.get(name)
-        if value is None:
-            return default
-        try:
-            return parse_duration(value).total_seconds()
-        except ValueError:
-            self.mistakes.add(f"`{name}` must be a duration such as 30s")
-            return default
-
-    def refuse(self, problem: str, suggestion: str = "") -> None:
-        self.mistakes.add(problem, suggestion)
