@@ -193,18 +193,20 @@ def _stream(
     stand.run(f"SELECT pg_copy_logical_replication_slot('{_SLOT}', 'recv')")
     files = iter(range(1_000_000))
 
-    def receive() -> None:
+    def receive(_: int) -> float:
         # A slot that it reads is moved by it, so each round reads a copy.
         name = f"recv_{next(files)}"
         stand.run(f"SELECT pg_copy_logical_replication_slot('recv', '{name}')")
         out = folder / name
         options = ("-o", "proto_version=1", "-o", "publication_names=bench")
-        stand.program(
+        command = (
             "pg_recvlogical", "--dbname", "postgres", "--slot", name, "--start", "--no-loop",
             "--endpos", stop, "--file", str(out), *options,
         )  # fmt: skip
+        taken = timed(lambda: stand.program(*command))
         stand.run(f"SELECT pg_drop_replication_slot('{name}')")
         out.unlink()
+        return taken
 
     peek = _PEEK.format(slot=sql.Literal(_SLOT))
     own, planned, raw, received = one_by_one(
@@ -212,7 +214,7 @@ def _stream(
         call(lambda: _require(read(epochs.source, plan), rows)),
         call(lambda: epochs.source.plan(epochs.previous, epochs.at, _NO_LIMIT, _CLOCK)),
         call(lambda: stand.raw(peek)),
-        call(receive),
+        receive,
     )
     yield Figure(
         "postgres-cdc-stream",
