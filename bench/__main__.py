@@ -22,6 +22,7 @@ from bench import (
     epochs,
     identifiers,
     listing,
+    postgres_cdc,
     recovery,
     report,
     rescale,
@@ -54,6 +55,7 @@ GROUPS: Final[dict[str, tuple[Benchmark, ...]]] = {
         state_io.BENCHMARK,
         rescale.BENCHMARK,
     ),
+    "postgres-cdc": (postgres_cdc.BENCHMARK,),
     "sinks": sinks.BENCHMARKS,
     "sinks-peers": engines.BENCHMARKS,
     "dagster": (

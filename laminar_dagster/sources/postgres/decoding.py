@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 EPOCH_MICROS: Final = 946_684_800_000_000
 WHOLE_ROWS: Final = "ALTER TABLE … REPLICA IDENTITY FULL sends whole rows"
 
-_OP_NAMES: Final = pa.array(["c", "u", "d"])
+_OP_NAMES: Final = ("c", "u", "d")
 _ABSENT: Final = -1
 
 
@@ -323,7 +323,7 @@ class ChangeDecoder:
         if added.OP in schema_names:
             kinds = found.kinds[owners]
             codes = np.select([kinds == wire.INSERT, kinds == wire.UPDATE], [0, 1], 2)
-            columns[added.OP] = _OP_NAMES.take(pa.array(codes))
+            columns[added.OP] = pa.array(_OP_NAMES).take(pa.array(codes))
         if added.TABLE in schema_names:
             columns[added.TABLE] = pa.array(names, pa.string()).take(pa.array(tables[owners]))
         if added.POSITION in schema_names:
