@@ -22,7 +22,7 @@ from laminar_dagster.sources.mysql.row_walk import Images, RowsEvent, walk
 from laminar_dagster.sources.mysql.table_map import LoggedTable
 from laminar_dagster.sources.mysql.values import Read, Unfit, column_of, reader_for
 
-_OPS: Final = pa.array(["c", "u", "d"])
+_OPS: Final = ("c", "u", "d")
 
 
 class MissingColumn(Unfit):
@@ -145,7 +145,9 @@ class ChangeDecoder:
             found[TABLE] = pa.repeat(pa.scalar(shown, pa.string()), count)
         if OP in names:
             is_delete = np.array([each.event.kind in DELETES for each in changes])[event]
-            found[OP] = _OPS.take(pa.array(np.where(is_update, 1, np.where(is_delete, 2, 0))))
+            found[OP] = pa.array(_OPS).take(
+                pa.array(np.where(is_update, 1, np.where(is_delete, 2, 0)))
+            )
         if POSITION in names:
             shown_at = pa.array([f"{file}:{each.event.place}" for each in changes], pa.string())
             found[POSITION] = shown_at.take(pa.array(event))

@@ -10,7 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
+from laminar_dagster.core.offsets import MysqlPosition
 from laminar_dagster.core.ports import Admission
 from tests.integration.mysql_cdc.conftest import ShopFactory
 from tests.integration.mysql_cdc.shop import Shop
@@ -94,6 +97,49 @@ def test_the_rows_read_make_up_the_table(shop_with: ShopFactory, seed: int) -> N
     found += shop.catch_up(Admission(max_records=50))
     assert added_up(found) == live(shop)
     assert {row["_op"] for row in found} == {"r", "c", "u", "d"}
+
+
+# The library names the database to the driver as it should not any more.
+@pytest.mark.filterwarnings("ignore:'db' is deprecated:DeprecationWarning")
+def test_the_log_is_read_as_the_library_reads_it(shop_with: ShopFactory) -> None:
+    dice = random.Random(9)
+    shop = shop_with(COLUMNS, schema=SCHEMA)
+    shop.run("CREATE TABLE others (id BIGINT)", "FLUSH BINARY LOGS")
+    shop.plan()
+    for _ in range(60):
+        change(shop, dice)
+    plan = shop.plan()
+    start = plan.ranges[0].start
+    assert isinstance(start, MysqlPosition)
+    endpoint = shop.endpoint
+    stream = BinLogStreamReader(
+        connection_settings={
+            "host": endpoint.host,
+            "port": endpoint.port,
+            "user": endpoint.user,
+            "password": endpoint.password,
+        },
+        server_id=4711,
+        resume_stream=True,
+        log_file=start.binlog_file,
+        log_pos=start.binlog_position,
+        only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
+        only_schemas=[shop.database],
+        only_tables=["orders"],
+    )
+    told: list[tuple[str, dict[str, Any]]] = []
+    with closing(stream):
+        for event in stream:
+            for row in event.rows:
+                if isinstance(event, UpdateRowsEvent):
+                    told += [("u", row["before_values"]), ("u", row["after_values"])]
+                else:
+                    op = "c" if isinstance(event, WriteRowsEvent) else "d"
+                    told.append((op, row["values"]))
+    ours = shop.read(plan).to_pylist()
+    names = SCHEMA.names[:-2]
+    assert [(row["_op"], {name: row[name] for name in names}) for row in ours] == told
+    assert len(told) > 100
 
 
 def test_a_copy_fits_to_the_log_while_others_write(shop_with: ShopFactory) -> None:
