@@ -140,7 +140,7 @@ def mysql_cdc(surroundings: Surroundings) -> Iterator[Figure]:
         plan = _next(source, first)
         yield from _stream(stand, source, plan, rows, effort)
         few = min(rows, effort.scaled(TRANSACTIONS))
-        stand.run(*(f"UPDATE events SET amount = 1 WHERE id = {key + 1}" for key in range(few)))
+        stand.run(*(f"UPDATE events SET amount = -1 WHERE id = {key + 1}" for key in range(few)))
         yield _transactions(stand, source, _next(source, plan), few, effort)
 
 

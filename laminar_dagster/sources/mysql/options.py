@@ -91,8 +91,6 @@ def read_options(
         mistakes.add("`snapshot.workers` must be at least 1")
     if values.get("snapshot_file", _LEAST_FILE) < _LEAST_FILE:
         mistakes.add(f"`snapshot.file.bytes` must be at least {_LEAST_FILE}")
-    if values.get("scan_bytes", 1) < 1:
-        mistakes.add("`scan.bytes` must be more than nothing")
     mistakes.raise_if_any()
     return MysqlCdcOptions(**values)
 
