@@ -22,6 +22,8 @@ from bench import (
     epochs,
     identifiers,
     listing,
+    mysql_cdc,
+    postgres_cdc,
     recovery,
     report,
     rescale,
@@ -54,6 +56,8 @@ GROUPS: Final[dict[str, tuple[Benchmark, ...]]] = {
         state_io.BENCHMARK,
         rescale.BENCHMARK,
     ),
+    "mysql-cdc": (mysql_cdc.BENCHMARK,),
+    "postgres-cdc": (postgres_cdc.BENCHMARK,),
     "sinks": sinks.BENCHMARKS,
     "sinks-peers": engines.BENCHMARKS,
     "dagster": (

@@ -19,9 +19,9 @@ from bench.sinks.database import DatabasePlace
 from bench.sinks.place import PIPELINE, Peer
 from bench.sinks.rows import KEY, SINK, as_tuples, without_zone
 from infra.mariadb import MariadbEndpoint
+from laminar_dagster.clients.mysql.identifiers import listed, quoted
+from laminar_dagster.clients.mysql.server import Server
 from laminar_dagster.core.ports import Sink
-from laminar_dagster.sinks.mysql.connection import Server
-from laminar_dagster.sinks.mysql.identifiers import listed, quoted
 from laminar_dagster.sinks.mysql.sink import MysqlSink
 
 _CSV: Final = (

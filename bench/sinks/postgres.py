@@ -17,8 +17,8 @@ from bench.sinks.database import DatabasePlace
 from bench.sinks.place import PIPELINE, Peer
 from bench.sinks.rows import SINK, Values, as_tuples
 from infra.postgres import PostgresEndpoint
+from laminar_dagster.clients.postgres.server import Server
 from laminar_dagster.core.ports import Sink
-from laminar_dagster.sinks.postgres.connection import Server
 from laminar_dagster.sinks.postgres.sink import PostgresSink
 
 _COPY: Final = sql.SQL("COPY {} FROM STDIN (FORMAT BINARY)")

@@ -18,9 +18,9 @@ from laminar_dagster.core.ids import CheckpointId, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.ports import StagedOutput
 from laminar_dagster.runtime.assembly import SINKS, known_connectors
+from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.survey import survey
-from laminar_dagster.runtime.verification import read_verified
 from laminar_dagster.sinks.staged import staged_tables
 from laminar_dagster.stores.url import open_store
 

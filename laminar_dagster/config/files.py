@@ -98,3 +98,8 @@ def _inside(folder: Path, where: Path, endings: tuple[str, ...], report: Report)
             )
         else:
             yield path
+
+
+def place_of(file: str, project: Path) -> str:
+    """The absolute path of a file that an option names."""
+    return str((project / Path(file).expanduser()).absolute())

@@ -7,6 +7,8 @@ epoch that is not finished. Of everything else,
 * an attempt without a manifest goes when its epoch is decided (so it can never win) and it is
   older than the grace period (so its writer does not trip over missing files);
 * records that were set aside stay for a time of their own, because people have to look at them;
+* the files of a source's snapshot go when no retained checkpoint stands before its end; drafts of
+  one go as attempts do: when another was finished and they are older than the grace period;
 * ``prepared.json`` of every epoch stays for good. It is what stops a process that was paused for
   a week from deciding an old epoch a second time;
 * what is not ours is left alone.
@@ -17,11 +19,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Final
 
 from laminar_dagster.core import layout
-from laminar_dagster.core.ids import GENESIS, CheckpointId, EpochNumber
+from laminar_dagster.core.ids import GENESIS, CheckpointId, EpochNumber, SourceId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.ports import ObjectInfo
+from laminar_dagster.core.snapshot import SourceSnapshot
+
+FIRST_EPOCH: Final = GENESIS.next()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,7 @@ class Holdings:
         undecided: Winners that are prepared and have no manifest yet.
         attempts: The epoch of each folder, as the record of its attempt says.
         decided: The newest epoch that has a winner.
+        snapshots: Of all sources, those that are finished.
         objects: A listing of the store; may be stale, and may name an object twice.
     """
 
@@ -41,6 +48,7 @@ class Holdings:
     attempts: Mapping[CheckpointId, EpochNumber]
     decided: EpochNumber
     objects: Iterable[ObjectInfo]
+    snapshots: tuple[SourceSnapshot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,7 @@ def find_garbage(
     """
     sizes = {info.key: info.size for info in holdings.objects}
     folders = _Folders(holdings, now, grace, letters)
+    copies = _Copies(holdings, now, grace)
     manifests: list[str] = []
     files: list[str] = []
     attempts: list[str] = []
@@ -83,7 +92,11 @@ def find_garbage(
     for key in sizes:
         epoch_key = layout.parse_epoch_key(key)
         parsed = layout.parse_checkpoint_key(key)
-        if epoch_key:
+        copy = layout.parse_snapshot_key(key)
+        if copy:
+            if copies.may_lose(copy):
+                files.append(key)
+        elif epoch_key:
             if epoch_key.is_plan and folders.is_before_history(epoch_key.epoch):
                 files.append(key)
         elif parsed and parsed[0] in folders.known:
@@ -151,3 +164,50 @@ class _Folders:
         if folder in self._complete:
             return self.is_before_history(epoch)
         return epoch <= self._decided and folder not in self._young
+
+
+class _Copies:
+    """Which files of snapshots may go."""
+
+    def __init__(self, holdings: Holdings, now: datetime, grace: timedelta) -> None:
+        self._retained = holdings.retained
+        self._finished = {(each.source_id, each.number): each for each in holdings.snapshots}
+        self._newest: dict[SourceId, int] = {}
+        for each in holdings.snapshots:
+            self._newest[each.source_id] = max(each.number, self._newest.get(each.source_id, 0))
+        # As young as its youngest file: its writer may still be at it.
+        self._young = {
+            parsed.draft
+            for info in holdings.objects
+            if now - info.modified < grace
+            and (parsed := layout.parse_snapshot_key(info.key))
+            and parsed.draft
+        }
+
+    def may_lose(self, key: layout.SnapshotKey) -> bool:
+        if key.draft is None:
+            return False
+        found = self._finished.get((key.source, key.number))
+        if found and found.draft_id == key.draft:
+            return not self._is_needed(found)
+        is_decided = key.number <= self._newest.get(key.source, 0)
+        return is_decided and key.draft not in self._young
+
+    def _is_needed(self, snapshot: SourceSnapshot) -> bool:
+        """Whether some epoch after a retained checkpoint, or the first one, reads of it."""
+        if not self._retained:
+            return True
+        return any(
+            manifest.epoch == FIRST_EPOCH or not _has_passed(manifest, snapshot)
+            for manifest in self._retained
+        )
+
+
+def _has_passed(manifest: CheckpointManifest, snapshot: SourceSnapshot) -> bool:
+    positions = [
+        position
+        for entry in manifest.sources
+        if entry.source_id == snapshot.source_id
+        for position in entry.positions
+    ]
+    return bool(positions) and all(map(snapshot.is_behind, positions))

@@ -5,6 +5,7 @@
     {base}/
     ├── pipelines/{fingerprint}.json
     ├── epochs/{epoch, 20 digits}/plan.json · prepared.json
+    ├── snapshots/{source}/{number, 20 digits}/snapshot.json · {draft id}/{file}
     ├── checkpoints/
     │   ├── {checkpoint id}/
     │   │   ├── attempt.json · manifest.json
@@ -40,6 +41,7 @@ EPOCHS: Final = "epochs/"
 CHECKPOINTS: Final = "checkpoints/"
 LATEST: Final = "checkpoints/_latest"
 BRANCHES: Final = "branches/"
+SNAPSHOTS: Final = "snapshots/"
 
 
 # --- paths within a checkpoint's folder, as manifests name them --------------------------------
@@ -147,6 +149,21 @@ def branch_key(branch: BranchName) -> str:
     return f"branches/{branch}/branch.json"
 
 
+def snapshot_folder(source: SourceId, number: int) -> str:
+    """The prefix of a snapshot and of all drafts of it."""
+    return f"snapshots/{source}/{number:020d}/"
+
+
+def snapshot_key(source: SourceId, number: int) -> str:
+    """The description of a snapshot: it is whole if and only if this object exists."""
+    return f"snapshots/{source}/{number:020d}/snapshot.json"
+
+
+def snapshot_file_key(source: SourceId, number: int, draft: CheckpointId, file: FileName) -> str:
+    """A file of rows of a snapshot, or of a draft of one."""
+    return f"snapshots/{source}/{number:020d}/{draft}/{file}"
+
+
 # --- reading keys back --------------------------------------------------------------------------
 
 
@@ -164,6 +181,29 @@ def parse_epoch_key(key: str) -> EpochKey | None:
             return EpochKey(EpochNumber(int(number)), name == "plan.json")
         case _:
             return None
+
+
+class SnapshotKey(NamedTuple):
+    """What a key below ``snapshots/`` stands for; ``draft`` is None for the description."""
+
+    source: SourceId
+    number: int
+    draft: CheckpointId | None
+
+
+def parse_snapshot_key(key: str) -> SnapshotKey | None:
+    """What a key below ``snapshots/`` stands for, or None for a stranger."""
+    try:
+        match key.split("/"):
+            case ["snapshots", source, number, "snapshot.json"] if _is_epoch(number):
+                return SnapshotKey(SourceId(source), int(number), None)
+            case ["snapshots", source, number, draft, file] if _is_epoch(number):
+                FileName(file)
+                return SnapshotKey(SourceId(source), int(number), CheckpointId(draft))
+            case _:
+                return None
+    except (InvalidName, InvalidCheckpointId):
+        return None
 
 
 def parse_checkpoint_key(key: str) -> tuple[CheckpointId, str] | None:

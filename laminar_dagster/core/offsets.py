@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final, assert_never
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from laminar_dagster.core.document import (
     Document,
@@ -39,11 +39,23 @@ class KafkaPosition(_Position, frozen=True, kw_only=True, tag="kafka"):
     offset: Natural
 
 
+class SnapshotProgress(Record, frozen=True, kw_only=True):
+    """How many rows of a source's snapshot have been read; see ``core.snapshot``."""
+
+    number: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    rows: Natural
+
+
 class PostgresPosition(_Position, frozen=True, kw_only=True, tag="postgres_cdc"):
-    """The log sequence number up to which a replication slot has been read."""
+    """The log sequence number up to which a replication slot has been read.
+
+    Attributes:
+        snapshot: Where the snapshot that precedes the LSN is still being read; None after it.
+    """
 
     lsn: UInt64
     slot: Text
+    snapshot: SnapshotProgress | None = None
 
     def __post_init__(self) -> None:
         """Check what the JSON schema cannot say: a limit above 63 bits."""
@@ -51,11 +63,16 @@ class PostgresPosition(_Position, frozen=True, kw_only=True, tag="postgres_cdc")
 
 
 class MysqlPosition(_Position, frozen=True, kw_only=True, tag="mysql_cdc"):
-    """A place in the binary log; with the GTID set executed up to there, where there is one."""
+    """A place in the binary log; with the GTID set executed up to there, where there is one.
+
+    Attributes:
+        snapshot: As for PostgreSQL.
+    """
 
     binlog_file: Text
     binlog_position: UInt64
     gtid_set: str | None = None
+    snapshot: SnapshotProgress | None = None
 
     def __post_init__(self) -> None:
         """Check what the JSON schema cannot say."""
@@ -112,10 +129,11 @@ def describe_position(position: SourcePosition) -> tuple[str, str]:
     match position:
         case KafkaPosition(topic=topic, partition=partition, offset=offset):
             return f"{topic}/{partition}", f"offset {offset}"
-        case PostgresPosition(slot=slot, lsn=lsn):
-            return f"slot {slot}", f"lsn {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+        case PostgresPosition(slot=slot, lsn=lsn, snapshot=snapshot):
+            return f"slot {slot}", _within(snapshot, f"lsn {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}")
         case MysqlPosition(binlog_file=file, binlog_position=offset, gtid_set=gtids):
-            return "", f"{file}:{offset}" + (f", gtid {gtids}" if gtids else "")
+            at = f"{file}:{offset}" + (f", gtid {gtids}" if gtids else "")
+            return "", _within(position.snapshot, at)
         case FilePosition(path=path, byte_offset=offset):
             return path, f"byte {offset}"
         case CustomPosition(source_type=source_type, position_bytes=data):
@@ -129,11 +147,11 @@ def progress_of(position: SourcePosition) -> tuple[Any, ...]:
     match position:
         case KafkaPosition(offset=offset):
             return (offset,)
-        case PostgresPosition(lsn=lsn):
-            return (lsn,)
-        case MysqlPosition(binlog_file=file, binlog_position=offset):
+        case PostgresPosition(lsn=lsn, snapshot=snapshot):
+            return (lsn, *_read_of(snapshot))
+        case MysqlPosition(binlog_file=file, binlog_position=offset, snapshot=snapshot):
             # The number grows past its six digits, so the text does not sort.
-            return (int(file.rpartition(".")[2]), offset)
+            return (int(file.rpartition(".")[2]), offset, *_read_of(snapshot))
         case FilePosition(byte_offset=offset):
             return (offset,)
         case CustomPosition(position_bytes=data):
@@ -213,17 +231,43 @@ class KafkaIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="ka
 
 
 class PostgresIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="postgres_cdc"):
-    """The database cluster, its timeline, and the slot."""
+    """The database cluster, its timeline, and the slot.
+
+    Attributes:
+        database: The id of the database: one that was made anew under its name has another.
+    """
 
     system_id: Text
     timeline: Natural
     slot: Text
+    database: Natural | None = None
+
+
+class LogMark(Record, frozen=True, kw_only=True):
+    """An event that stood in a binary log: another log has another one there, or none.
+
+    Attributes:
+        start: The byte of the file at which it begins.
+        checksum: The CRC-32 of the event.
+    """
+
+    binlog_file: Text
+    start: Natural
+    checksum: Natural
 
 
 class MysqlIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="mysql_cdc"):
-    """The server that wrote the binary log."""
+    """The server that wrote the binary log, and what was found there.
+
+    Attributes:
+        server_uuid: MariaDB has none: there it is ``server_id`` and its number.
+        mark: The last event before the end of what is planned, or the first of its file.
+        tables: For each table, the types of the columns that are read, at that place.
+    """
 
     server_uuid: Text
+    mark: LogMark | None = None
+    tables: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 class FileIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="file"):
@@ -240,6 +284,17 @@ class CustomIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="c
 
 
 SourceIdentity = KafkaIdentity | PostgresIdentity | MysqlIdentity | FileIdentity | CustomIdentity
+
+
+def _within(snapshot: SnapshotProgress | None, place: str) -> str:
+    if snapshot is None:
+        return place
+    return f"row {snapshot.rows} of snapshot {snapshot.number}, before {place}"
+
+
+def _read_of(snapshot: SnapshotProgress | None) -> tuple[int, int, int]:
+    """A snapshot is read before the log that goes on from the same place."""
+    return (1, 0, 0) if snapshot is None else (0, snapshot.number, snapshot.rows)
 
 
 def _require_64_bits(name: str, value: int) -> None:

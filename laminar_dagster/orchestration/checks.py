@@ -200,6 +200,8 @@ def _headroom(
             problems.append(f"{name}, {each.partition}: {share}")
         if report.headroom is not None:
             metadata[f"headroom/{name}"] = round(report.headroom, 4)
+        if "retained_bytes" in report.details:
+            metadata[f"retained_bytes/{name}"] = int(report.details["retained_bytes"])
         if report.partitions:
             metadata[f"lag/{name}"] = sum(each.lag for each in report.partitions)
     told = "; ".join(problems[:_MOST_TOLD]) or "nothing that waits is about to be deleted"

@@ -15,7 +15,7 @@ from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.model import PipelineModel, Place
 from laminar_dagster.config.pipeline import PipelineConfig, config_file
 from laminar_dagster.core.errors import InvalidConfig, InvalidName
-from laminar_dagster.core.ports import Sink, Source
+from laminar_dagster.core.ports import ObjectStore, Sink, Source
 from laminar_dagster.runtime.assembly import build_sink, build_source
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.stores.url import local_folder, open_store
@@ -38,11 +38,11 @@ def build_adapters(model: PipelineModel, project: Path) -> Adapters:
         InvalidPipeline: Lists every option that is wrong, and a wrong address of the store.
     """
     report = Report()
-    _check_address(model.config, project, report)
+    store = _existing_store(model.config, project, report)
     name = model.config.name
     sources = _build_each(
         [
-            (table.place, partial(build_source, table, model.config, project))
+            (table.place, partial(build_source, table, model.config, project, store))
             for table in model.sources
         ],
         report,
@@ -55,13 +55,14 @@ def build_adapters(model: PipelineModel, project: Path) -> Adapters:
     return Adapters(sources, sinks)
 
 
-def _check_address(config: PipelineConfig, project: Path, report: Report) -> None:
+def _existing_store(config: PipelineConfig, project: Path, report: Report) -> ObjectStore | None:
     try:
-        if local_folder(config.store, project) is None:
-            open_store(config.store, project)
+        checkpoints = existing_checkpoints(config, project)
     except InvalidConfig as error:
         where = str(config_file(project, config.name))
         report.add(where, f"`store`: {error.problem}", error.suggestion)
+        return None
+    return checkpoints.objects if checkpoints else None
 
 
 def _build_each(

@@ -16,11 +16,20 @@ from laminar_dagster.core.errors import InvalidConfig, InvalidState
 from laminar_dagster.core.ids import CheckpointId, PipelineName
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
-from laminar_dagster.core.ports import Engine, EpochOutput, Examination, ObjectStore, Sink, Source
+from laminar_dagster.core.ports import (
+    Engine,
+    EpochOutput,
+    Examination,
+    ObjectStore,
+    Sink,
+    SnapshotKeeper,
+    Source,
+)
 from laminar_dagster.runtime.branches.published import branch_sinks
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.collector import Retention
 from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.snapshots import StoredSnapshots
 from laminar_dagster.sinks.delta.sink import DeltaSink
 from laminar_dagster.sinks.kafka.sink import KafkaSink
 from laminar_dagster.sinks.mysql.sink import MysqlSink
@@ -29,14 +38,26 @@ from laminar_dagster.sinks.sqlite.sink import SqliteSink
 from laminar_dagster.sources.file.source import FileSource
 from laminar_dagster.sources.kafka.source import KafkaSource
 from laminar_dagster.sources.kafka.traits import kafka_traits
+from laminar_dagster.sources.mysql.options import mysql_cdc_traits
+from laminar_dagster.sources.mysql.source import MysqlCdcSource
+from laminar_dagster.sources.postgres.source import PostgresCdcSource
+from laminar_dagster.sources.postgres.traits import postgres_cdc_traits
 from laminar_dagster.stores.url import open_store
 
 if TYPE_CHECKING:
     from laminar_dagster.spark.session import SessionFactory
 
-SOURCES: Final[Mapping[str, Callable[[SourceTable, Path, Mapping[str, str]], Source]]] = {
+SourceBuilder = Callable[[SourceTable, Path, Mapping[str, str]], Source]
+SnapshotSourceBuilder = Callable[[SourceTable, Path, Mapping[str, str], SnapshotKeeper], Source]
+
+SOURCES: Final[Mapping[str, SourceBuilder]] = {
     "file": FileSource.from_table,
     "kafka": KafkaSource.from_table,
+}
+# Those that begin with a snapshot, and are told where to keep it.
+SNAPSHOT_SOURCES: Final[Mapping[str, SnapshotSourceBuilder]] = {
+    "mysql-cdc": MysqlCdcSource.from_table,
+    "postgres-cdc": PostgresCdcSource.from_table,
 }
 SINKS: Final[Mapping[str, Callable[[SinkTable, Path, PipelineName], Sink]]] = {
     "delta": DeltaSink.from_table,
@@ -50,9 +71,13 @@ SINKS: Final[Mapping[str, Callable[[SinkTable, Path, PipelineName], Sink]]] = {
 def known_connectors() -> Connectors:
     """The connectors that there are. Each adapter checks its own options."""
     return Connectors(
-        sources=dict.fromkeys(SOURCES, ("*",)),
+        sources=dict.fromkeys((*SOURCES, *SNAPSHOT_SOURCES), ("*",)),
         sinks=dict.fromkeys(SINKS, ("*",)),
-        traits={"kafka": kafka_traits},
+        traits={
+            "kafka": kafka_traits,
+            "mysql-cdc": mysql_cdc_traits,
+            "postgres-cdc": postgres_cdc_traits,
+        },
     )
 
 
@@ -72,7 +97,7 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory | None
     config = model.config
     store = open_store(config.store, project)
     store.probe()
-    sources = tuple(build_source(table, config, project) for table in model.sources)
+    sources = tuple(build_source(table, config, project, store) for table in model.sources)
     return Pipeline(
         name=config.name,
         fingerprint=model.fingerprint,
@@ -125,20 +150,24 @@ class NoEngine:
         return Examination()
 
 
-def build_source(table: SourceTable, config: PipelineConfig, project: Path) -> Source:
+def build_source(
+    table: SourceTable, config: PipelineConfig, project: Path, store: ObjectStore | None
+) -> Source:
     """The adapter of a source; nothing is opened yet.
 
     Args:
         table: What its author wrote.
         config: What the pipeline says for sources that do not say otherwise.
         project: Where relative paths begin.
+        store: Of the pipeline, where snapshots are kept; None if there is none yet.
 
     Raises:
         InvalidConfig: An option is wrong, or the connector unknown.
     """
     build = SOURCES.get(table.connector)
-    if build is None:
-        known = f"connectors of sources: {', '.join(SOURCES)}"
+    from_snapshot = SNAPSHOT_SOURCES.get(table.connector)
+    if build is None and from_snapshot is None:
+        known = f"connectors of sources: {', '.join((*SOURCES, *SNAPSHOT_SOURCES))}"
         raise InvalidConfig(str(table.place), f"no connector {table.connector!r}", known)
     # A record without an event time belongs to no window: it is a bad one.
     times = {table.watermark.column} if table.watermark else set()
@@ -147,7 +176,11 @@ def build_source(table: SourceTable, config: PipelineConfig, project: Path) -> S
         for column in table.columns
     )
     defaults = {"idle.timeout": config.idle_timeout, "on_gap": config.on_gap}
-    return build(dataclasses.replace(table, columns=columns), project, defaults)
+    table = dataclasses.replace(table, columns=columns)
+    if from_snapshot is not None:
+        return from_snapshot(table, project, defaults, StoredSnapshots(store, table.source_id))
+    assert build is not None
+    return build(table, project, defaults)
 
 
 def build_sink(table: SinkTable, project: Path, pipeline: PipelineName) -> Sink:

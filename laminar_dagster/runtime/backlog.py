@@ -16,6 +16,7 @@ from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.offsets import (
     FilePosition,
     KafkaPosition,
+    PostgresPosition,
     SourcePosition,
     SourceRange,
     lane_of,
@@ -62,7 +63,7 @@ class SourceBacklog:
         kinds = {type(part.start) for part in self.ranges}
         if kinds == {KafkaPosition}:
             return "records"
-        return "bytes" if kinds == {FilePosition} else None
+        return "bytes" if kinds and kinds <= {FilePosition, PostgresPosition} else None
 
     @property
     def amount(self) -> int | None:
@@ -169,9 +170,11 @@ def measure(
 
 
 def distance(part: SourceRange) -> int:
-    """Bytes of a file or offsets of a Kafka partition between two positions; else 0."""
+    """Bytes of a file or a log, or offsets of a Kafka partition, between two positions; else 0."""
     match part.start, part.end:
         case FilePosition(byte_offset=start), FilePosition(byte_offset=end):
+            return end - start
+        case PostgresPosition(lsn=start), PostgresPosition(lsn=end):
             return end - start
         case KafkaPosition(offset=start), KafkaPosition(offset=end):
             return end - start

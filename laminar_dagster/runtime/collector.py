@@ -18,6 +18,7 @@ from laminar_dagster.core.ports import ObjectInfo
 from laminar_dagster.core.recovery import Standing
 from laminar_dagster.runtime.branches.records import held_since
 from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.snapshots import finished_snapshots
 from laminar_dagster.runtime.survey import newest_manifest, survey
 
 _BATCH: Final = 1000
@@ -70,14 +71,15 @@ def collect(
     the listing only says what there is to delete.
 
     Raises:
-        IntegrityError: A manifest that is to be kept is damaged, or the record of a branch, so
-            what it reaches is not known. Nothing is removed.
+        IntegrityError: A manifest that is to be kept is damaged, or the record of a branch or of a
+            snapshot, so what it reaches is not known. Nothing is removed.
     """
     # Listed first: a checkpoint that is committed meanwhile is then kept or not seen at all.
     objects = list(
         chain(
             checkpoints.objects.list(layout.CHECKPOINTS),
             checkpoints.objects.list(layout.EPOCHS),
+            checkpoints.objects.list(layout.SNAPSHOTS),
         )
     )
     standing = survey(checkpoints)
@@ -91,6 +93,7 @@ def collect(
             attempts=checkpoints.attempts(_folders(objects, now, retention.dead_letters)),
             decided=_decided(standing),
             objects=objects,
+            snapshots=finished_snapshots(checkpoints.objects, objects),
         ),
         now,
         retention.grace,

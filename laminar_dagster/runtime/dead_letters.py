@@ -18,8 +18,8 @@ from laminar_dagster.core.errors import InvalidConfig, RestoreFailed, UnknownSou
 from laminar_dagster.core.ids import EpochNumber, SourceId
 from laminar_dagster.core.manifest import CheckpointManifest, FileEntry
 from laminar_dagster.core.ports import Source
+from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.checkpoints import CheckpointStore
-from laminar_dagster.runtime.verification import read_verified
 
 LetterKind = Literal["bad", "late"]
 

@@ -16,8 +16,8 @@ from laminar_dagster.core.manifest import (
     OperatorSnapshotEntry,
     PartitionSnapshotEntry,
 )
+from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.checkpoints import CheckpointStore
-from laminar_dagster.runtime.verification import read_verified
 from laminar_dagster.spark.arrow_files import file_table
 from laminar_dagster.spark.columns import END
 from laminar_dagster.spark.state_shape import StateShape

@@ -42,17 +42,18 @@ from laminar_dagster.core.ports import (
     Grouped,
     GroupOffsets,
     Sink,
+    Snapshotting,
     StagedOutput,
 )
 from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
 from laminar_dagster.core.succession import inherited, require_current
 from laminar_dagster.core.upkeep import Promotion
+from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.collector import collect
 from laminar_dagster.runtime.deployment import require_compatible, require_fit
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.sink_fit import find_misfits
 from laminar_dagster.runtime.survey import newest_manifest, survey
-from laminar_dagster.runtime.verification import read_verified
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ def plan(pipeline: Pipeline, epoch: EpochNumber) -> None:
         log.info("epoch %d was committed by another process meanwhile", epoch)
         return
     parent = newest_manifest(pipeline.checkpoints, standing)
+    prepare_sources(pipeline, parent)
     planned = make_plan(pipeline, epoch, parent)
     if pipeline.definition:
         pipeline.checkpoints.create_definition(pipeline.definition)
@@ -85,6 +87,18 @@ def plan(pipeline: Pipeline, epoch: EpochNumber) -> None:
         pipeline.checkpoints.create_plan(planned)
     except ObjectExists:
         log.info("epoch %d was planned by another process; its plan is used", epoch)
+
+
+def prepare_sources(pipeline: Pipeline, parent: CheckpointManifest | None) -> None:
+    """Have the sources take the snapshots that the next epoch begins with, where they need one."""
+    waiting = [source for source in pipeline.sources if isinstance(source, Snapshotting)]
+    previous = pipeline.checkpoints.plan_of(parent) if parent and waiting else None
+    planned = {each.source_id: each for each in previous.sources} if previous else {}
+    stood = {each.source_id: each.positions for each in parent.sources} if parent else {}
+    for source in waiting:
+        # Also a ``Source``, which has the name.
+        name = source.source_id
+        source.prepare(planned.get(name), stood.get(name, ()))
 
 
 def make_plan(

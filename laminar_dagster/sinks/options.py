@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from laminar_dagster.config.model import Place, SinkTable
@@ -86,11 +85,6 @@ class SinkOptions:
         if "." in name:
             self._add("`table` holds a dot", instead)
         return name
-
-    def file(self, name: str, project: Path) -> str | None:
-        """A file; relative to the project's folder. None if it is not given."""
-        value = self.text(name, "")
-        return place_of(value, project) if value else None
 
     def renamed(self) -> dict[str, str]:
         """Columns of the table by those of the view, from ``column.NAME``."""
@@ -196,11 +190,6 @@ def write_mode(table: SinkTable) -> tuple[Mode, tuple[str, ...]]:
     # For a Kafka sink the key is that of its messages.
     written = table.options.get("key") or table.options.get("key.columns") or ""
     return "upsert", tuple(part.strip() for part in written.split(",") if part.strip())
-
-
-def place_of(file: str, project: Path) -> str:
-    """The absolute path of a file that an option names."""
-    return str((project / Path(file).expanduser()).absolute())
 
 
 @contextmanager

@@ -47,10 +47,12 @@ from laminar_dagster.core.offsets import (
     Gap,
     KafkaIdentity,
     KafkaPosition,
+    LogMark,
     MysqlIdentity,
     MysqlPosition,
     PostgresIdentity,
     PostgresPosition,
+    SnapshotProgress,
     SourceIdentity,
     SourceOffsets,
     SourcePosition,
@@ -58,6 +60,7 @@ from laminar_dagster.core.offsets import (
 )
 from laminar_dagster.core.plan import EpochPlan, ParentCheckpoint, SinkPlan, SourcePlan
 from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
+from laminar_dagster.core.snapshot import SnapshotFile, SourceSnapshot
 from laminar_dagster.core.upkeep import Rescale
 
 FIRST = CheckpointId("018bcfe5-6be8-7001-8002-000000000001")
@@ -357,6 +360,58 @@ def prepared_with_plan() -> Prepared:
     return Prepared.of(carried_out, plan())
 
 
+def snapshot() -> SourceSnapshot:
+    """The second one of a source, in two files."""
+    return SourceSnapshot(
+        version=1,
+        source_id=POSTGRES,
+        number=2,
+        draft_id=SECOND,
+        taken_at=STARTED,
+        position=PostgresPosition(lsn=2**40, slot="laminar"),
+        identity=IDENTITIES[POSTGRES],
+        files=tuple(
+            SnapshotFile(name=FileName(name), rows=rows, size_bytes=rows * 10, sha256=sha(name))
+            for name, rows in (("public.orders-000000.arrow", 3), ("größen-000000.arrow", 0))
+        ),
+    )
+
+
+def mysql_snapshot() -> SourceSnapshot:
+    """Of a server whose log is pinned by an event, and its tables by their types."""
+    return SourceSnapshot(
+        version=1,
+        source_id=MYSQL,
+        number=1,
+        draft_id=SECOND,
+        taken_at=STARTED,
+        position=MysqlPosition(
+            binlog_file="binlog.000002", binlog_position=2**33, gtid_set="0-1-5"
+        ),
+        identity=MysqlIdentity(
+            server_uuid="server_id 77",
+            mark=LogMark(binlog_file="binlog.000002", start=4, checksum=2**32 - 1),
+            tables={"shop.größen": {"id": '{"family": "integer", "bits": 64}'}},
+        ),
+        files=(),
+    )
+
+
+def offsets_in_snapshot() -> SourceOffsets:
+    """Positions within a snapshot, of every kind of source that has them."""
+    progress = SnapshotProgress(number=2, rows=1)
+    return SourceOffsets(
+        version=1,
+        source_id=POSTGRES,
+        epoch=EpochNumber(2),
+        checkpoint_id=SECOND,
+        positions=(
+            PostgresPosition(lsn=2**40, slot="laminar", snapshot=progress),
+            MysqlPosition(binlog_file="binlog.000002", binlog_position=4, snapshot=progress),
+        ),
+    )
+
+
 def documents() -> dict[str, Document]:
     """Every golden file, by name."""
     return {
@@ -368,6 +423,9 @@ def documents() -> dict[str, Document]:
         "prepared.json": Prepared.of(small_manifest()),
         "prepared_with_plan.json": prepared_with_plan(),
         "latest": LatestPointer.to(small_manifest()),
+        "snapshot.json": snapshot(),
+        "snapshot_mysql.json": mysql_snapshot(),
+        "in_snapshot.offsets": offsets_in_snapshot(),
         "source.offsets": SourceOffsets(
             version=1,
             source_id=KAFKA,

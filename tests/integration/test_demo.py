@@ -164,7 +164,7 @@ def test_too_few_events_are_refused(project: Path) -> None:
 
 def test_the_pipeline_of_the_repository_has_no_mistake() -> None:
     models = load_project(ROOT, {}, known_connectors())
-    assert [str(model.config.name) for model in models] == ["clickstream"]
+    assert [str(model.config.name) for model in models] == ["clickstream", "customers", "products"]
     assert all(not model.warnings for model in models)
 
 

@@ -1,4 +1,7 @@
-"""Fixtures for a real MariaDB server: `mariadb_service`, and `mariadb_database` in it."""
+"""Fixtures for a real MariaDB server: `mariadb_service`, and `mariadb_database` in it.
+
+`mariadb_log_service` is another one, that keeps a binary log.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,14 @@ from infra.mariadb import Mariadb, MariadbEndpoint
 
 # A server that is killed loses nothing by it; only a power cut would show the difference.
 WITHOUT_SYNC = {"innodb-flush-method": "nosync"}
+# As a source of changes needs it.
+LOG_OF_ROWS = {
+    "log-bin": "binlog",
+    "server-id": "77",
+    "binlog-format": "ROW",
+    "binlog-row-image": "FULL",
+    "binlog-row-metadata": "FULL",
+}
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +46,10 @@ def mariadb_database(mariadb_service: MariadbEndpoint) -> Iterator[str]:
             with suppress(pymysql.Error):
                 cursor.execute("KILL %s", (session,))
         cursor.execute(f"DROP DATABASE {name}")
+
+
+@pytest.fixture(scope="session")
+def mariadb_log_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariadbEndpoint]:
+    """One server per test process that keeps a log of rows. Nobody else writes to it."""
+    with Mariadb({**WITHOUT_SYNC, **LOG_OF_ROWS}) as server:
+        yield server.start(tmp_path_factory.mktemp("mariadb_log"))

@@ -13,12 +13,14 @@ from infra.postgres import Postgres, PostgresEndpoint
 
 # A server that is killed loses nothing by it; only a power cut would show the difference.
 WITHOUT_SYNC = {"fsync": "off", "full_page_writes": "off"}
+# Tables of this server are also sources.
+WITH_SLOTS = {"wal_level": "logical", "max_replication_slots": "40", "max_wal_senders": "20"}
 
 
 @pytest.fixture(scope="session")
 def postgres_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresEndpoint]:
     """One server per test process."""
-    with Postgres(WITHOUT_SYNC) as server:
+    with Postgres({**WITHOUT_SYNC, **WITH_SLOTS}) as server:
         yield server.start(tmp_path_factory.mktemp("postgres"))
 
 

@@ -22,7 +22,8 @@
         │       OperatorMismatch   NonDeterministicOperator   ConditionsIgnored   EpochOutOfOrder
         │       StateIncompatible   PipelineChanged   AlreadyReplayed   NotReproduced
         │       CannotRebuild   StoreSetBack   VersionReplaced   BranchMismatch   CannotFork
-        │       CannotReplay   CannotRetract   OutputMismatch
+        │       CannotReplay   CannotRetract   OutputMismatch   SchemaChanged
+        │       TableChanged   TimelineChanged
         ├── IntegrityError   bytes are missing, damaged or not what they say   exit 4
         │   └── MalformedDocument   UnsupportedVersion   InvalidManifest   ChecksumMismatch
         │       ObjectMissing   DeltaWithoutBase   RestoreFailed   AllCheckpointsCorrupt
@@ -93,11 +94,14 @@ from laminar_dagster.core.errors.refusals import (
     PipelineChanged,
     RefusedError,
     RetentionExpired,
+    SchemaChanged,
     SeekFailed,
     SlotNotFound,
     SourceReplaced,
     StateIncompatible,
     StoreSetBack,
+    TableChanged,
+    TimelineChanged,
     UnknownBranch,
     UnknownOperator,
     UnknownSource,
@@ -177,6 +181,7 @@ __all__ = [
     "RestoreFailed",
     "RetentionExpired",
     "RetryError",
+    "SchemaChanged",
     "SeekFailed",
     "SinkUnavailable",
     "SlotNotFound",
@@ -186,6 +191,8 @@ __all__ = [
     "StopError",
     "StoreSetBack",
     "StoreUnavailable",
+    "TableChanged",
+    "TimelineChanged",
     "TransactionAbortFailed",
     "TransactionBeginFailed",
     "TransactionInitFailed",

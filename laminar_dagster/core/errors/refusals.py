@@ -148,7 +148,10 @@ class RetentionExpired(RefusedError):
 
     kind = "retention_expired"
     text = "source {source_id} no longer holds {wanted}; the earliest it has is {earliest}"
-    hint = "restore the source, or accept the loss with `on_gap: earliest`, which is recorded"
+    hint = (
+        "restore the source, or accept the loss with `on_gap: earliest`, for tables of a database "
+        "`on_gap: snapshot`; it is recorded"
+    )
 
 
 @dataclass(eq=False)
@@ -186,6 +189,55 @@ class SourceReplaced(RefusedError):
     kind = "source_replaced"
     text = "source {source_id} is not the one of the last epoch: expected {expected}, found {found}"
     hint = "point the pipeline back at the original, or start a new pipeline on the new one"
+
+
+@dataclass(eq=False)
+class TableChanged(RefusedError):
+    """A table of a source was changed in a way that its log does not tell row by row."""
+
+    source_id: str
+    table: str
+    place: str
+    what: str
+
+    kind = "table_changed"
+    text = "source {source_id}: at {place}, table {table} was changed: {what}"
+    hint = (
+        "all before it is read; rows that were read before would not be taken back as they were "
+        "given out, so begin a new pipeline, which takes a new snapshot"
+    )
+
+
+@dataclass(eq=False)
+class TimelineChanged(RefusedError):
+    """The server's history has forked since the last epoch: a failover, or a recovery."""
+
+    source_id: str
+    expected: int
+    found: int
+
+    kind = "timeline_changed"
+    text = "source {source_id} is on timeline {found}, and was on {expected}"
+    hint = (
+        "changes may be lost that the old server had and the new one has not; opt in to a new "
+        "snapshot with `on_gap: snapshot`"
+    )
+
+
+@dataclass(eq=False)
+class SchemaChanged(RefusedError):
+    """A table is no longer what the source was declared to be."""
+
+    source_id: str
+    table: str
+    what: str
+
+    kind = "schema_changed"
+    text = "source {source_id}: table {table} is not as it was declared: {what}"
+    hint = (
+        "declare the columns as they are now; for a column that is gone, make it nullable and set "
+        "'on_schema_change' = 'ignore'"
+    )
 
 
 @dataclass(eq=False)

@@ -22,6 +22,7 @@ from laminar_dagster.core.ports.sink import (
     TransactionProgress,
     Unwatched,
 )
+from laminar_dagster.core.ports.snapshots import SnapshotDraft, SnapshotKeeper, Snapshotting
 from laminar_dagster.core.ports.source import (
     Admission,
     DecodedChunk,
@@ -56,6 +57,9 @@ __all__ = [
     "Replayable",
     "Restorable",
     "Sink",
+    "SnapshotDraft",
+    "SnapshotKeeper",
+    "Snapshotting",
     "Source",
     "SplitReader",
     "StagedOutput",

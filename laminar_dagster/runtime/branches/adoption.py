@@ -19,8 +19,8 @@ from laminar_dagster.core.manifest import (
     PartitionSnapshotEntry,
 )
 from laminar_dagster.core.ports import ObjectStore
+from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.checkpoints import CheckpointStore
-from laminar_dagster.runtime.verification import read_verified
 from laminar_dagster.spark.arrow_files import file_bytes, file_table, sha256
 from laminar_dagster.spark.columns import END
 from laminar_dagster.spark.state_shape import StateShape

@@ -47,7 +47,10 @@ def assemble_branch(
     """
     config = model.config
     area = branch_area(store, name)
-    sources = tuple(ReadOnlySource(build_source(table, config, project)) for table in model.sources)
+    # The plans that a branch carries out name snapshots of the pipeline.
+    sources = tuple(
+        ReadOnlySource(build_source(table, config, project, store)) for table in model.sources
+    )
     pipeline = PipelineName(f"{config.name}.{name}")
     published = branch_sinks(model)
     return Pipeline(

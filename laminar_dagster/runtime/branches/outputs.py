@@ -10,8 +10,8 @@ from laminar_dagster.core import layout
 from laminar_dagster.core.ids import EpochNumber, SinkId
 from laminar_dagster.core.manifest import CheckpointManifest, FileEntry, SinkEntry
 from laminar_dagster.core.ports import StagedOutput
+from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.checkpoints import CheckpointStore
-from laminar_dagster.runtime.verification import read_verified
 from laminar_dagster.sinks.staged import staged_tables
 
 

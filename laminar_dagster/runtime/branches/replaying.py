@@ -16,6 +16,7 @@ from laminar_dagster.core.errors import (
     SeekFailed,
     SlotNotFound,
     SourceReplaced,
+    TimelineChanged,
 )
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.runtime.branches.copying import copy_checkpoint
@@ -70,6 +71,7 @@ class Replay:
                 RetentionExpired,
                 SlotNotFound,
                 SourceReplaced,
+                TimelineChanged,
                 SeekFailed,
                 PipelineChanged,
             ) as error:

@@ -19,9 +19,9 @@ from laminar_dagster.core.recovery import (
     RecoveryConfig,
     RecoveryPlan,
 )
+from laminar_dagster.runtime.checked_files import check_file, read_verified
 from laminar_dagster.runtime.recovery.deadline import Deadline, side_by_side
 from laminar_dagster.runtime.recovery.progress import ProgressReporter
-from laminar_dagster.runtime.verification import check_file, read_verified
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from laminar_dagster.core.recovery import (
 )
 from laminar_dagster.core.upkeep import Promotion
 from laminar_dagster.runtime.branches.records import branch_checkpoints, read_branch
+from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.deployment import require_fit
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.recovery.deadline import Deadline
@@ -52,7 +53,6 @@ from laminar_dagster.runtime.recovery.inspection import DamagedFile, Inspector, 
 from laminar_dagster.runtime.recovery.progress import ProgressReporter
 from laminar_dagster.runtime.rerun import carried_out_again, compare, require_same_code
 from laminar_dagster.runtime.steps import check_sources
-from laminar_dagster.runtime.verification import read_verified
 
 log = logging.getLogger(__name__)
 

@@ -263,6 +263,7 @@ class DocumentMender:
     def _new_plan(self, epoch: EpochNumber) -> EpochPlan:
         self._pipeline.checkpoints.forget()
         parent = self._found.winner(epoch.previous())
+        steps.prepare_sources(self._pipeline, parent)
         return steps.make_plan(self._pipeline, epoch, parent)
 
     def _new_winner(self, epoch: EpochNumber) -> Prepared:

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import pymysql
 
+from laminar_dagster.clients.mysql.errors import code_of
+from laminar_dagster.clients.mysql.identifiers import quoted
+from laminar_dagster.clients.mysql.session import Session
 from laminar_dagster.sinks.changes import Unwritable
 from laminar_dagster.sinks.mysql.columns import ColumnType
-from laminar_dagster.sinks.mysql.errors import code_of
-from laminar_dagster.sinks.mysql.identifiers import quoted
-from laminar_dagster.sinks.mysql.session import Session
 
 _TABLE: Final = """
     SELECT TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import pymysql
 
+from laminar_dagster.clients.mysql.errors import code_of
+from laminar_dagster.clients.mysql.session import Session
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
 from laminar_dagster.core.ports import Published
 from laminar_dagster.sinks.changes import Unwritable
 from laminar_dagster.sinks.ledger import LEDGER_TABLE, Standing, attested, standing
 from laminar_dagster.sinks.mysql.catalogue import engine_of, require_transactions
 from laminar_dagster.sinks.mysql.connection import Facts
-from laminar_dagster.sinks.mysql.errors import code_of
-from laminar_dagster.sinks.mysql.session import Session
 
 # Its name holds nothing that would have to be quoted.
 _CREATE: Final = """

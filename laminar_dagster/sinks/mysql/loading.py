@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pymysql
 
+from laminar_dagster.clients.mysql.identifiers import listed, quoted
+from laminar_dagster.clients.mysql.session import STREAM, Answer, Session
 from laminar_dagster.sinks.bad_values import show_row
 from laminar_dagster.sinks.changes import Unwritable
 from laminar_dagster.sinks.mysql.columns import MysqlColumn
 from laminar_dagster.sinks.mysql.connection import Facts
 from laminar_dagster.sinks.mysql.errors import row_of
-from laminar_dagster.sinks.mysql.identifiers import listed, quoted
-from laminar_dagster.sinks.mysql.session import STREAM, Answer, Session
 from laminar_dagster.sinks.mysql.texts import STREAM_FORMAT, Form, stream_of, tuples_of
 from laminar_dagster.sinks.portions import ahead, batches, check_count
 

@@ -11,6 +11,9 @@ from urllib.parse import quote
 import pyarrow as pa
 import pymysql
 
+from laminar_dagster.clients.mysql.identifiers import identifier
+from laminar_dagster.clients.mysql.server import Server
+from laminar_dagster.clients.mysql.session import Session
 from laminar_dagster.config.model import SinkTable
 from laminar_dagster.core.errors import (
     CommitOutcomeUnknown,
@@ -30,11 +33,9 @@ from laminar_dagster.sinks.mysql.catalogue import (
     may_create,
     require_transactions,
 )
-from laminar_dagster.sinks.mysql.connection import Facts, Limits, Server, prepare
-from laminar_dagster.sinks.mysql.identifiers import identifier
+from laminar_dagster.sinks.mysql.connection import Facts, Limits, prepare
 from laminar_dagster.sinks.mysql.ledger import Ledger
 from laminar_dagster.sinks.mysql.options import read_options
-from laminar_dagster.sinks.mysql.session import Session
 from laminar_dagster.sinks.mysql.table import check_rights, fit
 from laminar_dagster.sinks.mysql.writing import RowWriter
 from laminar_dagster.sinks.options import problem_with_key, told_at

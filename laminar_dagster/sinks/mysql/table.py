@@ -8,6 +8,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from laminar_dagster.clients.mysql.identifiers import identifier, listed, quoted
+from laminar_dagster.clients.mysql.session import Session
 from laminar_dagster.sinks.arrow_values import is_binary, is_string
 from laminar_dagster.sinks.changes import WEIGHT, Unwritable
 from laminar_dagster.sinks.matching import (
@@ -35,8 +37,6 @@ from laminar_dagster.sinks.mysql.columns import (
     type_for,
     without_final_spaces,
 )
-from laminar_dagster.sinks.mysql.identifiers import identifier, listed, quoted
-from laminar_dagster.sinks.mysql.session import Session
 
 # Temporary tables for rows and keys that are not in the table yet. A real one of the same name
 # would be out of sight.

@@ -8,14 +8,14 @@ from typing import Final
 import pyarrow as pa
 import pymysql
 
+from laminar_dagster.clients.mysql.errors import code_of
+from laminar_dagster.clients.mysql.identifiers import listed, quoted
+from laminar_dagster.clients.mysql.session import Session
 from laminar_dagster.sinks.changes import Changes, Unwritable, split
 from laminar_dagster.sinks.matching import Target
 from laminar_dagster.sinks.mysql.columns import MysqlColumn
 from laminar_dagster.sinks.mysql.connection import Facts
-from laminar_dagster.sinks.mysql.errors import code_of
-from laminar_dagster.sinks.mysql.identifiers import listed, quoted
 from laminar_dagster.sinks.mysql.loading import Loader
-from laminar_dagster.sinks.mysql.session import Session
 from laminar_dagster.sinks.mysql.table import STAGED_KEYS, STAGED_ROWS, check_rights, fit
 
 # Somebody else made the table, or added the column, a moment before.

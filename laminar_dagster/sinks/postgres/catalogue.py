@@ -7,9 +7,9 @@ from typing import Final
 
 from psycopg import sql
 
+from laminar_dagster.clients.postgres.server import Connection
 from laminar_dagster.sinks.changes import Unwritable
 from laminar_dagster.sinks.postgres.columns import ColumnType
-from laminar_dagster.sinks.postgres.connection import Connection
 
 _SCHEMA: Final = sql.SQL("""
     SELECT pg_catalog.has_schema_privilege(oid, 'CREATE')

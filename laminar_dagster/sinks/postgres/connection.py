@@ -1,42 +1,21 @@
-"""Connecting to a PostgreSQL server, and what holds inside a transaction there."""
+"""What holds inside a transaction on a PostgreSQL server."""
 
 from __future__ import annotations
 
 import os
 import socket
-import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
-from psycopg.rows import TupleRow
 
-from laminar_dagster.sinks.hosts import is_loopback
+from laminar_dagster.clients.postgres.server import Connection
 
-Connection = psycopg.Connection[TupleRow]
-
-SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
-
-# Where systems keep the authorities they trust.
-_BUNDLES: Final = (
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-)
-# A network that swallows everything is found out after about a minute.
-_KEEPALIVE: Final = {
-    "keepalives": "1",
-    "keepalives_idle": "30",
-    "keepalives_interval": "10",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "60000",
-}
 # The same from the server's side: a client whose machine is gone must not hold a lock.
 _SERVER_KEEPALIVE: Final = {
     "tcp_keepalives_idle": "30",
@@ -72,82 +51,6 @@ _END_STUCK: Final = sql.SQL("""
       AND state = 'active' AND wait_event = 'ClientRead'
       AND query_start < pg_catalog.clock_timestamp() - %s * interval '1 second'
 """)
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A database on a server, and how to get in.
-
-    Attributes:
-        host: A name, an address, or the folder of a socket; several with commas between them, of
-            which the one that can be written to is used.
-        port: One port, or as many as hosts.
-        user: None for libpq's own: ``PGUSER``, or the account of this process.
-        password: None for libpq's own: ``PGPASSWORD``, or ``~/.pgpass``.
-        sslmode: As libpq knows it; None for ``verify-full``, or ``prefer`` on loopback.
-        connect_timeout: Seconds for each host.
-    """
-
-    host: str
-    database: str
-    port: str = "5432"
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    sslmode: str | None = None
-    sslrootcert: str | None = None
-    sslcert: str | None = None
-    sslkey: str | None = None
-    sslpassword: str | None = field(default=None, repr=False)
-    connect_timeout: float = 10.0
-
-    @property
-    def shown(self) -> str:
-        """The server, for people."""
-        return f"{self.host}:{self.port}"
-
-    def connect(self, application: str) -> Connection:
-        """Open a connection, in which nothing is begun.
-
-        Raises:
-            psycopg.OperationalError: It cannot be had.
-        """
-        mode = self.sslmode or ("prefer" if is_loopback(self.host) else "verify-full")
-        optional: dict[str, Any] = {
-            "user": self.user,
-            "password": self.password,
-            "sslrootcert": self.sslrootcert or _trusted(mode),
-            "sslcert": self.sslcert,
-            "sslkey": self.sslkey,
-            "sslpassword": self.sslpassword,
-            **_KEEPALIVE,
-        }
-        return psycopg.connect(
-            autocommit=True,
-            # No prepared statements: a pool in between may give every transaction another session.
-            prepare_threshold=None,
-            host=self.host,
-            port=self.port,
-            dbname=self.database,
-            sslmode=mode,
-            # Kerberos' own encryption would pass by the certificates.
-            gssencmode="disable",
-            # libpq takes less than two seconds for two.
-            connect_timeout=max(2, round(self.connect_timeout)),
-            target_session_attrs="read-write",
-            client_encoding="UTF8",
-            application_name=application,
-            **{name: value for name, value in optional.items() if value is not None},
-        )
-
-
-def _trusted(mode: str) -> str | None:
-    """The authorities that this system trusts, where libpq would have none."""
-    if not mode.startswith("verify") or os.environ.get("PGSSLROOTCERT"):
-        return None
-    if (Path.home() / ".postgresql" / "root.crt").exists():
-        return None
-    known = (ssl.get_default_verify_paths().cafile, *_BUNDLES)
-    return next((path for path in known if path and Path(path).is_file()), None)
 
 
 @dataclass(frozen=True, slots=True)

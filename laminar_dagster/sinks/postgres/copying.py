@@ -8,10 +8,10 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
+from laminar_dagster.clients.postgres.server import Connection
 from laminar_dagster.sinks.bad_values import show_row
 from laminar_dagster.sinks.portions import ahead, batches, check_count
 from laminar_dagster.sinks.postgres.columns import PostgresColumn, encode
-from laminar_dagster.sinks.postgres.connection import Connection
 from laminar_dagster.sinks.postgres.errors import line_of
 from laminar_dagster.sinks.postgres.wire import HEADER, TRAILER
 

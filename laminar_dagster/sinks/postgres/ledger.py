@@ -10,11 +10,12 @@ from typing import Final
 
 from psycopg import sql
 
+from laminar_dagster.clients.postgres.server import Connection
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
 from laminar_dagster.core.ports import Published
 from laminar_dagster.sinks.changes import Unwritable
 from laminar_dagster.sinks.ledger import LEDGER_TABLE, Standing, attested, standing
-from laminar_dagster.sinks.postgres.connection import Connection, Limits, transaction
+from laminar_dagster.sinks.postgres.connection import Limits, transaction
 
 # CREATE TABLE IF NOT EXISTS fails when two do it at once. An arbitrary number, the same for all.
 _LOCK: Final = sql.SQL("SELECT pg_catalog.pg_advisory_xact_lock(7809636843091880818)")

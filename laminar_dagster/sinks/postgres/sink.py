@@ -12,6 +12,8 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
+from laminar_dagster.clients.postgres.failures import describe
+from laminar_dagster.clients.postgres.server import Connection, Server
 from laminar_dagster.config.model import SinkTable
 from laminar_dagster.core.errors import (
     CommitOutcomeUnknown,
@@ -29,9 +31,7 @@ from laminar_dagster.sinks.portions import portions
 from laminar_dagster.sinks.postgres import errors
 from laminar_dagster.sinks.postgres.catalogue import has_table, may_create
 from laminar_dagster.sinks.postgres.connection import (
-    Connection,
     Limits,
-    Server,
     end_stuck_sessions,
     hung_up_after,
     transaction,
@@ -255,7 +255,7 @@ class PostgresSink:
         except psycopg.Error as error:
             if errors.is_rolled_back(error):
                 raise
-            reason = errors.describe(error, self._server)
+            reason = describe(error, self._server)
             raise CommitOutcomeUnknown(self._sink_id, epoch, reason) from error
         if answer != "COMMIT":
             # What the server says to one whose transaction has failed before.

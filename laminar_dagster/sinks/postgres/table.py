@@ -9,9 +9,10 @@ from typing import Final
 import pyarrow as pa
 from psycopg import sql
 
+from laminar_dagster.clients.identifiers import require_identifier
+from laminar_dagster.clients.postgres.server import Connection
 from laminar_dagster.sinks import matching
 from laminar_dagster.sinks.changes import WEIGHT, Unwritable
-from laminar_dagster.sinks.identifiers import require_identifier
 from laminar_dagster.sinks.postgres.catalogue import (
     ExistingTable,
     look_up,
@@ -24,7 +25,6 @@ from laminar_dagster.sinks.postgres.columns import (
     encoder_for,
     type_for,
 )
-from laminar_dagster.sinks.postgres.connection import Connection
 
 # The server cuts longer names off, and says so in a notice at most.
 _LONGEST_NAME: Final = 63

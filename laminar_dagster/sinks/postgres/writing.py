@@ -8,10 +8,10 @@ from typing import Final
 import pyarrow as pa
 from psycopg import sql
 
+from laminar_dagster.clients.postgres.server import Connection
 from laminar_dagster.sinks.changes import Changes, split
 from laminar_dagster.sinks.portions import check_count
 from laminar_dagster.sinks.postgres.columns import PostgresColumn
-from laminar_dagster.sinks.postgres.connection import Connection
 from laminar_dagster.sinks.postgres.copying import copy_rows
 from laminar_dagster.sinks.postgres.table import Target, fit
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from laminar_dagster.clients.identifiers import require_identifier
 from laminar_dagster.sinks.changes import Unwritable
-from laminar_dagster.sinks.identifiers import require_identifier
 from laminar_dagster.sinks.sqlite.columns import SqliteColumn, Storage
 
 # More rows in one statement cost less each; past this many the gain ends.

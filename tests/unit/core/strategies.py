@@ -45,6 +45,7 @@ from laminar_dagster.core.offsets import (
     MysqlPosition,
     PostgresIdentity,
     PostgresPosition,
+    SnapshotProgress,
     SourceIdentity,
     SourcePosition,
     SourceRange,
@@ -99,7 +100,10 @@ partition_ids = st.integers(0, 2**32 - 1).map(PartitionId)
 kafka_positions = st.builds(
     KafkaPosition, topic=TEXT, partition=st.integers(0, 2**31 - 1), offset=UINT63
 )
-postgres_positions = st.builds(PostgresPosition, lsn=UINT64, slot=TEXT)
+snapshot_progress = st.none() | st.builds(
+    SnapshotProgress, number=st.integers(1, 2**63 - 1), rows=UINT63
+)
+postgres_positions = st.builds(PostgresPosition, lsn=UINT64, slot=TEXT, snapshot=snapshot_progress)
 mysql_positions = st.builds(
     MysqlPosition,
     binlog_file=st.builds(
@@ -109,6 +113,7 @@ mysql_positions = st.builds(
     ),
     binlog_position=UINT64,
     gtid_set=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=9),
+    snapshot=snapshot_progress,
 )
 file_positions = st.builds(
     FilePosition, path=TEXT.filter(lambda path: "\0" not in path), byte_offset=UINT64

@@ -25,6 +25,7 @@ from laminar_dagster.core.offsets import (
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
 from laminar_dagster.core.recovery import RecoveryPlan, choose_winner
+from laminar_dagster.core.snapshot import SourceSnapshot
 from laminar_dagster.runtime.recovery.documents import attempt_of, offsets_of
 from laminar_dagster.runtime.recovery.inspection import state_files
 from tests.golden import write_v1
@@ -44,6 +45,9 @@ KINDS: dict[str, type[Document]] = {
     "source.offsets": SourceOffsets,
     "attempt.json": AttemptRecord,
     "branch.json": BranchRecord,
+    "snapshot.json": SourceSnapshot,
+    "snapshot_mysql.json": SourceSnapshot,
+    "in_snapshot.offsets": SourceOffsets,
 }
 # Of the JSON text, so that a file that was renewed by mistake is noticed.
 TEXTS = {
@@ -58,6 +62,9 @@ TEXTS = {
     "source.offsets": "d36bb3574fff1735df86a5244adcc5974c985c2289f1eb57e7689b9700781e20",
     "attempt.json": "44857a7e93c9d47a1c15eca389a78a2faad951536ccd10546e8b5ff2ab18b771",
     "branch.json": "22d79ff22d4081d2b9b0cc4eb1ec9b1e296f641212b8ad2cc918dcc0ed05e8dc",
+    "snapshot.json": "d29722e410acdaa5f5c495cc162e89343fd60310eaae377a2317f100082db837",
+    "snapshot_mysql.json": "0938f94bcd97ff708aa2c866fda19a997deaed2ba33ca020d96f92d33703bc00",
+    "in_snapshot.offsets": "0de873d249c4c78272ea1c410beb35d410a0a0be11167e05a21d27312f0e89b9",
 }
 
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from laminar_dagster.clients.mysql.server import Server as MysqlServer
+from laminar_dagster.clients.postgres.server import Server as PostgresServer
 from laminar_dagster.config.model import Place, SinkTable
 from laminar_dagster.core.errors import InvalidConfig, SinkUnavailable
 from laminar_dagster.core.ids import OperatorId, PipelineName, SinkId
 from laminar_dagster.core.ports import Sink
 from laminar_dagster.sinks.mysql.connection import Limits as MysqlLimits
-from laminar_dagster.sinks.mysql.connection import Server as MysqlServer
 from laminar_dagster.sinks.mysql.options import read_options as read_mysql
 from laminar_dagster.sinks.mysql.sink import MysqlSink
 from laminar_dagster.sinks.postgres.connection import Limits as PostgresLimits
-from laminar_dagster.sinks.postgres.connection import Server as PostgresServer
 from laminar_dagster.sinks.postgres.options import read_options as read_postgres
 from laminar_dagster.sinks.postgres.sink import PostgresSink
 

@@ -7,6 +7,8 @@ import pickle
 import pymysql
 import pytest
 
+from laminar_dagster.clients.mysql.server import Server
+from laminar_dagster.clients.mysql.session import FileAsked
 from laminar_dagster.core.errors import (
     AuthFailed,
     ConnectionLost,
@@ -16,8 +18,6 @@ from laminar_dagster.core.errors import (
 )
 from laminar_dagster.core.ids import EpochNumber, SinkId
 from laminar_dagster.sinks.mysql import errors
-from laminar_dagster.sinks.mysql.connection import Server
-from laminar_dagster.sinks.mysql.session import FileAsked
 
 SERVER = Server("db.example", "shop", "writer", password="s3cret-word")
 SINK = SinkId("orders")

@@ -8,11 +8,12 @@ from typing import Any
 import pymysql
 import pytest
 
+from laminar_dagster.clients.mysql import server
+from laminar_dagster.clients.mysql.identifiers import quoted
+from laminar_dagster.clients.mysql.server import Server
 from laminar_dagster.core.errors import InvalidName
 from laminar_dagster.sinks.changes import Unwritable
-from laminar_dagster.sinks.mysql import connection
-from laminar_dagster.sinks.mysql.connection import Facts, Server
-from laminar_dagster.sinks.mysql.identifiers import quoted
+from laminar_dagster.sinks.mysql.connection import Facts
 from tests.unit.sinks.database_kinds import MYSQL, PASSWORD, ask, watch
 
 
@@ -34,7 +35,7 @@ def test_a_name_cannot_leave_its_quotes() -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the driver is asked for."""
     error = pymysql.err.OperationalError(2003, f"connection failed: {PASSWORD}")
-    return watch(monkeypatch, connection, "Session", error)
+    return watch(monkeypatch, server, "Session", error)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.3.2.1", "::1"])

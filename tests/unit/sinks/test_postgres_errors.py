@@ -7,6 +7,7 @@ import pickle
 import psycopg
 import pytest
 
+from laminar_dagster.clients.postgres.server import Server
 from laminar_dagster.core.errors import (
     AuthFailed,
     ConnectionLost,
@@ -16,7 +17,6 @@ from laminar_dagster.core.errors import (
 )
 from laminar_dagster.core.ids import EpochNumber, SinkId
 from laminar_dagster.sinks.postgres import errors
-from laminar_dagster.sinks.postgres.connection import Server
 
 SERVER = Server("db.example", "shop", user="writer", password="s3cret-word")
 SINK = SinkId("orders")

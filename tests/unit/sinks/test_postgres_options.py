@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from laminar_dagster.sinks.hosts import is_loopback
-from laminar_dagster.sinks.postgres import connection
-from laminar_dagster.sinks.postgres.connection import Server
-from laminar_dagster.sinks.postgres.errors import hide_secrets
+from laminar_dagster.clients.hosts import is_loopback
+from laminar_dagster.clients.postgres import server as server_module
+from laminar_dagster.clients.postgres.failures import hide_secrets
+from laminar_dagster.clients.postgres.server import Server
 from tests.unit.sinks.database_kinds import PASSWORD, POSTGRES, ask, watch
 
 
@@ -76,7 +76,7 @@ def test_the_system_is_asked_whom_it_trusts(
     bundle.touch()
     monkeypatch.delenv("PGSSLROOTCERT", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(connection, "_BUNDLES", ("/no/such", str(bundle)))
+    monkeypatch.setattr(server_module, "_BUNDLES", ("/no/such", str(bundle)))
     monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: _NoPaths)
     server = Server("db.example", "d", password=PASSWORD)
     ask(POSTGRES.sink(server))

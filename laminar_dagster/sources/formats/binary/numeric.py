@@ -122,10 +122,10 @@ def decimals(
     wide = pa.decimal128(_DIGITS, scale)
     found = pa.Array.from_buffers(wide, len(starts), [None, pa.py_buffer(both)], null_count=0)
     lanes.refuse(np.flatnonzero(odd), _UNFIT.format(what, kind))
-    return _cast(lanes, found, kind, what)
+    return cast_decimals(lanes, found, kind, what)
 
 
-def _cast(lanes: Lanes, found: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
+def cast_decimals(lanes: Lanes, found: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
     """Decimals of 38 digits into a declared type, zero where they do not fit."""
     if found.type == kind:
         return found
@@ -192,6 +192,6 @@ def unsigned_decimals_of(kind: pa.DataType, what: str) -> Callable[[UInt64s, Lan
         both = np.zeros(2 * len(values), np.uint64)
         both[0::2] = values
         found = pa.Array.from_buffers(wide, len(values), [None, pa.py_buffer(both)], null_count=0)
-        return _cast(lanes, found, kind, what)
+        return cast_decimals(lanes, found, kind, what)
 
     return widen

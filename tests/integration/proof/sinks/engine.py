@@ -25,7 +25,7 @@ from laminar_dagster.core.manifest import (
 from laminar_dagster.core.offsets import KafkaPosition, SourcePosition
 from laminar_dagster.core.plan import EpochPlan, SinkPlan
 from laminar_dagster.core.ports import EpochOutput, Examination, ObjectStore
-from laminar_dagster.runtime.verification import read_verified
+from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.testing.memory_pipeline import MemoryLog
 from tests.integration.proof.sinks.accounts import View, read_number
 from tests.unit.sinks.staging import file_bytes

@@ -12,11 +12,12 @@ import pytest
 
 from infra.mariadb import MariadbEndpoint
 from infra.wire_requests import is_mysql_commit
+from laminar_dagster.clients.mysql.identifiers import quoted
+from laminar_dagster.clients.mysql.server import Server
+from laminar_dagster.clients.mysql.session import Session
 from laminar_dagster.core.ids import SinkId
 from laminar_dagster.core.ports import Sink
-from laminar_dagster.sinks.mysql.connection import Limits, Server
-from laminar_dagster.sinks.mysql.identifiers import quoted
-from laminar_dagster.sinks.mysql.session import Session
+from laminar_dagster.sinks.mysql.connection import Limits
 from laminar_dagster.sinks.mysql.sink import MysqlSink
 from laminar_dagster.testing.sink_contract import Row
 from tests.integration.sinks.databases.place import (

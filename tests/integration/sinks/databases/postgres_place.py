@@ -13,11 +13,12 @@ from psycopg import sql
 
 from infra.postgres import PostgresEndpoint
 from infra.wire_requests import is_postgres_commit
+from laminar_dagster.clients.postgres.server import Server
 from laminar_dagster.core.ids import SinkId
 from laminar_dagster.core.ports import Sink
 from laminar_dagster.sinks.postgres import copying
 from laminar_dagster.sinks.postgres.columns import encode
-from laminar_dagster.sinks.postgres.connection import Limits, Server
+from laminar_dagster.sinks.postgres.connection import Limits
 from laminar_dagster.sinks.postgres.sink import PostgresSink
 from laminar_dagster.testing.sink_contract import Row
 from tests.integration.sinks.databases.place import (

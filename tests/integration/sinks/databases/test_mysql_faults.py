@@ -9,8 +9,8 @@ import pyarrow as pa
 import pymysql
 import pytest
 
+from laminar_dagster.clients.mysql.session import Answer, Session
 from laminar_dagster.core.errors import CommitOutcomeUnknown, LaminarError, SinkUnavailable
-from laminar_dagster.sinks.mysql.session import Answer, Session
 from tests.integration.sinks.databases.epochs import (
     PATIENT,
     UPSERT,

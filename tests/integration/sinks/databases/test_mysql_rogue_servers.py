@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from laminar_dagster.clients.mysql.server import Server
 from laminar_dagster.core.errors import AuthFailed, LaminarError, SinkUnavailable
 from laminar_dagster.core.ids import EpochNumber
-from laminar_dagster.sinks.mysql.connection import Server
 from laminar_dagster.sinks.mysql.sink import MysqlSink
 from tests.integration.sinks.databases.mysql_place import MysqlPlace
 from tests.integration.sinks.databases.place import PIPELINE

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from laminar_dagster.clients.mysql.session import Session
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.sinks.mysql import connection
-from laminar_dagster.sinks.mysql.session import Session
 from tests.integration.sinks.databases.epochs import ROWS, UPSERT, commit, refusal, sink_at
 from tests.integration.sinks.databases.mysql_place import PLAIN, MysqlPlace
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from laminar_dagster.clients.mysql.identifiers import listed, quoted
 from laminar_dagster.core.errors import WriteFailed
 from laminar_dagster.sinks.mysql import values
 from laminar_dagster.sinks.mysql.columns import ColumnType, MysqlColumn
-from laminar_dagster.sinks.mysql.identifiers import listed, quoted
 from laminar_dagster.sinks.mysql.loading import Loader
 from laminar_dagster.sinks.mysql.texts import Form
 from tests.integration.sinks.databases.any_values import (

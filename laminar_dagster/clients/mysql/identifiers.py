@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from laminar_dagster.clients.identifiers import require_identifier
 from laminar_dagster.core.errors import InvalidName
-from laminar_dagster.sinks.identifiers import require_identifier
 
 # Characters, not bytes.
 _LONGEST_NAME: Final = 64

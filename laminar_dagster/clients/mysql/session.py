@@ -66,9 +66,13 @@ class Session(_Connection):
         # Of PyMySQL, and not in its stubs.
         server_status: int
 
-        def _execute_command(self, command: int, sql: str) -> None: ...
+        def _execute_command(self, command: int, sql: str | bytes) -> None: ...
         def _read_ok_packet(self) -> OKPacketWrapper: ...
         def _force_close(self) -> None: ...
+
+        _rfile: Any
+        _sock: Any
+        _current_timeout: float | None
 
     def __init__(self, **parameters: Any) -> None:
         """Connect.
@@ -114,6 +118,50 @@ class Session(_Connection):
             except RuntimeError as error:
                 raise self._refuse_file("") from error
             return Answer(tuple(cursor.fetchall()), cursor.rowcount, cursor.warning_count)
+
+    def send(self, command: int, request: bytes) -> None:
+        """Ask for something whose answer is read by ``packets.stream``.
+
+        Raises:
+            pymysql.Error: The connection is lost.
+        """
+        self._execute_command(command, request)
+
+    def hang_up(self) -> None:
+        """Close without a word: a server that still sends would not listen."""
+        self._force_close()
+
+    def ask(self, statement: str) -> None:
+        """Execute a SELECT whose rows are read by ``packets.stream``.
+
+        Raises:
+            pymysql.Error: The server refuses, or the connection is lost.
+        """
+        self._execute_command(COMMAND.COM_QUERY, statement)
+        answer: Any = self._read_packet()  # type: ignore[no-untyped-call]
+        for _ in range(answer.read_length_encoded_integer() + 1):
+            # The columns, and the end of them.
+            self._read_packet()  # type: ignore[no-untyped-call]
+
+    def receive(self, most: int) -> bytes:
+        """What the server has sent, at least a byte.
+
+        Raises:
+            pymysql.Error: The connection is lost.
+        """
+        # The driver sets it when it reads a packet itself.
+        if self._current_timeout != self._read_timeout:
+            self._sock.settimeout(self._read_timeout)
+            self._current_timeout = self._read_timeout
+        try:
+            found: bytes = self._rfile.read1(most)
+        except OSError as error:
+            self._force_close()
+            raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, f"{error}") from None
+        if not found:
+            self._force_close()
+            raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, "the server hung up")
+        return found
 
     def load(self, statement: str, rows: Iterable[memoryview]) -> Answer:
         """Execute a ``LOAD DATA LOCAL INFILE 'laminar'``, and stream rows to it.

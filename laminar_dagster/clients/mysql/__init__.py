@@ -1,0 +1,1 @@
+"""Talking to a MySQL or MariaDB server."""

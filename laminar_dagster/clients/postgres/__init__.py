@@ -1,0 +1,1 @@
+"""Talking to PostgreSQL: what sources and sinks share."""

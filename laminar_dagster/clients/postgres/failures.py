@@ -1,0 +1,76 @@
+"""What PostgreSQL's errors say, without secrets.
+
+Inside a transaction the server says what happened by an SQLSTATE. While a connection is made,
+libpq passes on nothing but a text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import psycopg
+
+from laminar_dagster.clients.concealment import conceal
+from laminar_dagster.clients.postgres.server import Server
+
+# Retrying does not help: the password, the role, the server's rules or a certificate is wrong.
+_REFUSED: Final = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|pg_hba\.conf rejects"
+    r"|role \".*\" does not exist|database \".*\" does not exist|is not permitted to log in"
+    r"|permission denied for database|does not support SSL|requires? (?:a valid )?client certif"
+    r"|certificate verify failed|server certificate for|certificate required|unknown ca"
+    r"|root certificate|client certificate|certificate file|private key file|bad certificate"
+    r"|certificate does not match private key"
+    r"|must be superuser or replication role|denied to start WAL sender",
+)
+# Nothing is wrong with the epoch or the table: the same call may succeed later.
+TRANSIENT: Final = {
+    "25006": "the server cannot be written to now",
+    "40001": "it collided with another transaction",
+    "40P01": "it was in a deadlock with another transaction",
+    "55006": "an object is in use",
+    "55P03": "another transaction holds a lock",
+    "57014": "it took longer than `statement_timeout`, or somebody cancelled it",
+}
+_HELP: Final = {
+    "21000": "two keys of the view are one key to the table, by its collation or its type",
+    "23502": "fill it in the view, or allow nulls: ALTER TABLE … ALTER COLUMN … DROP NOT NULL",
+    "23503": "the row it refers to must be there first",
+    "23505": "it is there already: mode = 'upsert' replaces it, or change the view",
+    "23514": "change the view, or the constraint",
+    "23P01": "change the view, or the constraint",
+}
+
+
+def is_refusal(text: str) -> bool:
+    """Whether what libpq says of a connection is that it is not to be had this way."""
+    return _REFUSED.search(text) is not None
+
+
+def describe(error: psycopg.Error, server: Server) -> str:
+    """What happened, the row to blame if the server names one, and what to do."""
+    diagnosis, state = error.diag, error.sqlstate or ""
+    parts = [TRANSIENT.get(state, ""), diagnosis.message_primary or one_line(str(error))]
+    if diagnosis.constraint_name:
+        parts.append(f"constraint `{diagnosis.constraint_name}`")
+    if diagnosis.message_detail:
+        parts.append(one_line(diagnosis.message_detail))
+    parts += [*getattr(error, "__notes__", ())]
+    if state in _HELP:
+        parts.append(_HELP[state])
+    if state == "42501":
+        parts.append("grant what is missing")
+    text = "; ".join(part.rstrip(".") for part in parts if part)
+    return hide_secrets(f"{server.shown}: {text}" + (f" ({state})" if state else ""), server)
+
+
+def hide_secrets(text: str, server: Server) -> str:
+    """A text without the passwords, for what is quoted by others."""
+    public = f"{server.host} {server.user} {server.database}"
+    return conceal(text, (server.password, server.sslpassword), public)
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks."""
+    return " ".join(text.split())

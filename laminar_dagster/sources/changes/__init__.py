@@ -1,0 +1,1 @@
+"""What sources of changes to tables share, whatever database they come from."""

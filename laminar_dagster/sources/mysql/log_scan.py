@@ -1,0 +1,326 @@
+"""Looks ahead in the log: how far an epoch may read, in whole transactions.
+
+What no reader could make rows of is found here, before anything is planned: a table that was
+emptied, dropped, or changed so that its earlier rows could not be taken back as they were given
+out. An epoch ends before such a transaction, and the next one is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from laminar_dagster.core.errors import DecodeFailed, LaminarError, TableChanged
+from laminar_dagster.core.ids import SourceId
+from laminar_dagster.core.offsets import LogMark
+from laminar_dagster.core.ports import Admission
+from laminar_dagster.sources.changes.columns import declared
+from laminar_dagster.sources.changes.options import OnTruncate
+from laminar_dagster.sources.mysql.change_rows import Change, ChangeDecoder
+from laminar_dagster.sources.mysql.column_types import MysqlType
+from laminar_dagster.sources.mysql.events import ROWS, UNREADABLE, DamagedLog, Event, Kind
+from laminar_dagster.sources.mysql.gtids import GtidSet, mariadb_gtid, mysql_gtid
+from laminar_dagster.sources.mysql.logged_tables import LoggedTables
+from laminar_dagster.sources.mysql.row_walk import RowsEvent, count_changes
+from laminar_dagster.sources.mysql.statements import Effect, effect_of, statement_in
+from laminar_dagster.sources.mysql.table_map import LoggedTable, UnreadableTable
+from laminar_dagster.sources.mysql.values import Unfit
+
+# For each table the types of its declared columns, as text.
+Shapes = Mapping[str, Mapping[str, str]]
+
+_STANDALONE: Final = 0x01
+# Rows are counted when so many bytes of them, or transactions, have come together.
+_COUNT_BYTES: Final = 1024 * 1024
+_COUNT_TRANSACTIONS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """How far an epoch may read.
+
+    Attributes:
+        file: Where it ends.
+        position: The byte in it.
+        mark: The last event before; None where nothing was taken.
+        shapes: Of the tables, at that place.
+        changes: How many events with changes to the tables there are up to there.
+        bytes: Of the log, up to there.
+        is_whole: Whether that is all there is.
+    """
+
+    file: str
+    position: int
+    mark: LogMark | None
+    shapes: dict[str, dict[str, str]]
+    changes: int
+    bytes: int
+    is_whole: bool
+
+
+@dataclass
+class _Transaction:
+    """What stands between two places at which an epoch may end."""
+
+    changes: list[Change] = field(default_factory=list)
+    shapes: dict[str, dict[str, str]] = field(default_factory=dict)
+    gtid: str | None = None
+    problem: LaminarError | None = None
+    bytes: int = 0
+    file: str = ""
+    position: int = 0
+    mark: LogMark | None = None
+
+
+class LogScanner:
+    """Takes transactions one after the other, until a limit is reached."""
+
+    def __init__(
+        self,
+        source_id: SourceId,
+        tables: LoggedTables,
+        decoder: ChangeDecoder,
+        *,
+        on_truncate: OnTruncate,
+    ) -> None:
+        """Scan for changes to some tables."""
+        self._source_id = source_id
+        self._tables = tables
+        self._decoder = decoder
+        self._on_truncate = on_truncate
+        self._shapes: dict[LoggedTable, dict[str, str]] = {}
+
+    def scan(
+        self,
+        events: Iterable[Event],
+        start: tuple[str, int],
+        shapes: Shapes,
+        limits: Admission,
+        most_bytes: int,
+        gtids: GtidSet | None,
+    ) -> Scanned:
+        """Find the end of an epoch.
+
+        Args:
+            events: From the start on.
+            start: A file, and a byte in it.
+            shapes: Of the tables, at the start.
+            limits: Of the epoch; one transaction is taken in any case.
+            most_bytes: So much of the log is looked at, and what the last transaction has beyond.
+            gtids: Those at the start; those that are taken are added.
+
+        Raises:
+            TableChanged, DecodeFailed: The first change to the tables cannot be read.
+        """
+        taken = _Taken(start, {name: dict(each) for name, each in shapes.items()}, limits, gtids)
+        waiting: list[_Transaction] = []
+        size = scanned = 0
+        try:
+            # As they are seen, which may be further than what is taken.
+            seen = {name: dict(each) for name, each in shapes.items()}
+            for each in self._transactions(events, seen):
+                waiting.append(each)
+                size += sum(len(change.event.body) for change in each.changes)
+                scanned += each.bytes
+                is_enough = size >= _COUNT_BYTES or len(waiting) >= _COUNT_TRANSACTIONS
+                if is_enough or scanned >= most_bytes or each.problem is not None:
+                    if not taken.take(waiting) or scanned >= most_bytes:
+                        return taken.scanned(is_whole=False)
+                    waiting, size = [], 0
+            is_whole = taken.take(waiting)
+        except (DamagedLog, UnreadableTable) as error:
+            raise DecodeFailed(self._source_id, f"{start[0]}:{start[1]}", str(error)) from None
+        return taken.scanned(is_whole=is_whole)
+
+    def _transactions(
+        self, events: Iterable[Event], shapes: dict[str, dict[str, str]]
+    ) -> Iterator[_Transaction]:
+        current, is_open = _Transaction(), False
+        for event in events:
+            kind = event.kind
+            current.bytes += event.end - event.start
+            if kind == Kind.TABLE_MAP:
+                self._describe(event, current, shapes)
+                continue
+            if kind in ROWS:
+                table = self._tables.of_rows(event)
+                if table is not None:
+                    place = f"{event.file}:{event.end}"
+                    rows = RowsEvent(kind, event.body, event.end, place)
+                    current.changes.append(Change(table, rows, event.timestamp))
+                continue
+            is_end = False
+            if kind == Kind.MARIADB_GTID:
+                current.gtid = mariadb_gtid(event.body, event.server_id)
+                is_open = not event.body[12] & _STANDALONE
+            elif kind == Kind.GTID:
+                current.gtid = mysql_gtid(event.body)
+            elif kind == Kind.QUERY:
+                effect = self._query(event, current)
+                is_open = is_open or effect is Effect.BEGIN
+                is_end = effect in (Effect.COMMIT, Effect.ROLLBACK) or not is_open
+            elif kind == Kind.XA_PREPARE:
+                is_end = True
+                if current.changes:
+                    self._refuse(event, current, "a prepared transaction (XA), which may be undone")
+            elif kind in UNREADABLE:
+                self._refuse(event, current, f"the log holds {UNREADABLE[Kind(kind)]}")
+            elif kind == Kind.FORMAT:
+                # A server that died may have left a transaction without an end.
+                self._tables.forget()
+                current, is_open = _Transaction(bytes=event.end - event.start), False
+                is_end = True
+            elif kind == Kind.XID:
+                is_end = True
+            if is_end:
+                yield _ended(current, event)
+                current, is_open = _Transaction(), False
+
+    def _query(self, event: Event, current: _Transaction) -> Effect:
+        statement = statement_in(event.body)
+        effect, table = effect_of(statement, self._tables.wanted)
+        if effect is Effect.ROLLBACK and current.changes:
+            self._refuse(event, current, "a transaction with changes was rolled back")
+        if table is None or current.problem is not None:
+            return effect
+        if effect is Effect.EMPTIES and self._on_truncate != "fail":
+            return effect
+        # What became of its columns is told before the next change to it.
+        if effect not in (Effect.NONE, Effect.DEFINES):
+            current.problem = self._changed(event, ".".join(table), effect.value)
+        return effect
+
+    def _describe(
+        self, event: Event, current: _Transaction, shapes: dict[str, dict[str, str]]
+    ) -> None:
+        """Look at a table as it is now, beside what it was."""
+        table = self._tables.describe(event)
+        if table is None:
+            return
+        name = f"{table.schema}.{table.name}"
+        known = shapes.get(name)
+        try:
+            found = self.shape_of(table)
+        except Unfit as error:
+            current.problem = current.problem or self._changed(event, name, str(error))
+            return
+        if found == known:
+            return
+        for column, text in found.items():
+            before = known.get(column) if known else None
+            new = MysqlType.from_text(text)
+            if before is not None and not new.holds(old := MysqlType.from_text(before)):
+                what = f"column `{column}` was {old} and is {new}"
+                current.problem = current.problem or self._changed(event, name, what)
+        shapes[name] = current.shapes[name] = found
+
+    def shape_of(self, table: LoggedTable) -> dict[str, str]:
+        """The types of the declared columns.
+
+        Raises:
+            Unfit: One is missing, or cannot be read as it is declared.
+        """
+        known = self._shapes.get(table)
+        if known is not None:
+            return known
+        readers = self._decoder.readers(table)
+        found = self._shapes[table] = {}
+        for each in declared(self._decoder.schema):
+            column = table.columns[readers[each.name][0]].type
+            assert column is not None, "it has a reader"
+            found[each.name] = column.to_text()
+        return found
+
+    def _changed(self, event: Event, table: str, what: str) -> TableChanged:
+        return TableChanged(self._source_id, table, f"{event.file}:{event.start}", what)
+
+    def _refuse(self, event: Event, current: _Transaction, reason: str) -> None:
+        if current.problem is None:
+            place = f"{event.file}:{event.start}"
+            current.problem = DecodeFailed(self._source_id, place, reason)
+
+
+def _ended(current: _Transaction, event: Event) -> _Transaction:
+    # Where a file begins, its place fits into the 32 bits of a request again.
+    is_first = event.kind == Kind.FORMAT
+    current.file, current.position = event.file, event.start if is_first else event.end
+    current.mark = LogMark(binlog_file=event.file, start=event.start, checksum=event.mark)
+    return current
+
+
+class _Taken:
+    """What belongs to the epoch so far."""
+
+    def __init__(
+        self,
+        start: tuple[str, int],
+        shapes: dict[str, dict[str, str]],
+        limits: Admission,
+        gtids: GtidSet | None,
+    ) -> None:
+        self.shapes = shapes
+        self._file, self._position = start
+        self._limits = limits
+        self._gtids = gtids
+        self._mark: LogMark | None = None
+        self._records = self._row_bytes = self._changes = self._bytes = 0
+
+    def take(self, waiting: list[_Transaction]) -> bool:
+        """Take as many as the limits allow; false when one was left.
+
+        Raises:
+            LaminarError: The first of all that is about the tables cannot be read.
+        """
+        counts = _counts(waiting) if self._limits.max_records is not None else [0] * len(waiting)
+        for each, count in zip(waiting, counts, strict=True):
+            if each.problem is not None:
+                if not self._changes:
+                    raise each.problem
+                return False
+            row_bytes = sum(len(change.event.body) for change in each.changes)
+            if self._changes and self._is_beyond(count, row_bytes):
+                return False
+            self._records += count
+            self._row_bytes += row_bytes
+            self._changes += len(each.changes)
+            self._bytes += each.bytes
+            self._file, self._position, self._mark = each.file, each.position, each.mark
+            self.shapes.update(each.shapes)
+            if self._gtids is not None and each.gtid is not None:
+                self._gtids.add(each.gtid)
+        return True
+
+    def _is_beyond(self, count: int, row_bytes: int) -> bool:
+        limits = self._limits
+        if limits.max_records is not None and self._records + count > limits.max_records:
+            return True
+        return limits.max_bytes is not None and self._row_bytes + row_bytes > limits.max_bytes
+
+    def scanned(self, *, is_whole: bool) -> Scanned:
+        return Scanned(
+            self._file,
+            self._position,
+            self._mark,
+            self.shapes,
+            self._changes,
+            self._bytes,
+            is_whole,
+        )
+
+
+def _counts(waiting: list[_Transaction]) -> list[int]:
+    """How many rows each transaction changes."""
+    by_table: dict[LoggedTable, tuple[list[RowsEvent], list[int]]] = {}
+    for place, each in enumerate(waiting):
+        if each.problem is not None:
+            continue
+        for change in each.changes:
+            events, owners = by_table.setdefault(change.table, ([], []))
+            events.append(change.event)
+            owners.append(place)
+    counts = [0] * len(waiting)
+    for table, (events, owners) in by_table.items():
+        for owner, count in zip(owners, count_changes(events, table).tolist(), strict=True):
+            counts[owner] += count
+    return counts

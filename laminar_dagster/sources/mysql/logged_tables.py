@@ -1,0 +1,57 @@
+"""The descriptions of tables that a log has told of, for those who read the changes behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from laminar_dagster.sources.mysql.events import Event
+from laminar_dagster.sources.mysql.statements import TableName
+from laminar_dagster.sources.mysql.table_map import (
+    LoggedTable,
+    read_table,
+    table_id_of,
+    table_name_of,
+)
+
+
+class LoggedTables:
+    """Knows which changes are of a source's own tables."""
+
+    def __init__(
+        self, wanted: Collection[TableName], charsets: Mapping[int, str], *, is_mariadb: bool
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            wanted: The source's tables.
+            charsets: The character set of each collation.
+            is_mariadb: Whether MariaDB wrote the log.
+        """
+        self.wanted = frozenset(wanted)
+        self._charsets = charsets
+        self._is_mariadb = is_mariadb
+        # Statements describe a table again and again, in the same words.
+        self._by_body: dict[bytes, LoggedTable] = {}
+        self._by_id: dict[int, LoggedTable | None] = {}
+
+    def describe(self, event: Event) -> LoggedTable | None:
+        """Take note of a description; None if it is of another table.
+
+        Raises:
+            UnreadableTable: It lacks what is needed.
+        """
+        body = event.body
+        table = self._by_body.get(body)
+        if table is None and table_name_of(body) in self.wanted:
+            table = read_table(body, self._charsets, is_mariadb=self._is_mariadb)
+            self._by_body[body] = table
+        self._by_id[table_id_of(body)] = table
+        return table
+
+    def of_rows(self, event: Event) -> LoggedTable | None:
+        """What changes are about; None if it is none of the source's tables."""
+        return self._by_id.get(table_id_of(event.body))
+
+    def forget(self) -> None:
+        """A new file has begun: the numbers of descriptions mean something else there."""
+        self._by_id.clear()

@@ -1,0 +1,200 @@
+"""Chooses how far an epoch reads: of the snapshot, and when it is read, of the log."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from laminar_dagster.core.errors import RetentionExpired, SourceReplaced
+from laminar_dagster.core.offsets import (
+    Gap,
+    MysqlIdentity,
+    MysqlPosition,
+    SourcePosition,
+    SourceRange,
+)
+from laminar_dagster.core.plan import Quiet, SourcePlan
+from laminar_dagster.core.ports import Admission, SnapshotKeeper
+from laminar_dagster.core.snapshot import FIRST_SNAPSHOT, SourceSnapshot
+from laminar_dagster.sources.mysql.captured_tables import CapturedTables
+from laminar_dagster.sources.mysql.catalogue import Facts, look_up, require_ready
+from laminar_dagster.sources.mysql.events import DamagedLog
+from laminar_dagster.sources.mysql.gtids import gtids_of
+from laminar_dagster.sources.mysql.log_scan import LogScanner, Scanned
+from laminar_dagster.sources.mysql.positions import beginning_of, is_newer, position_of, within
+from laminar_dagster.sources.mysql.server_log import LogFiles, ServerLog, files_of
+
+
+class Planner:
+    """Plans epochs over tables. Looks, and changes nothing."""
+
+    def __init__(self, tables: CapturedTables, keeper: SnapshotKeeper) -> None:
+        """Plan for a source."""
+        self._tables = tables
+        self._keeper = keeper
+
+    def plan(
+        self,
+        previous: SourcePlan | None,
+        start: tuple[SourcePosition, ...],
+        limits: Admission,
+        clock: datetime,
+    ) -> SourcePlan:
+        """See ``Source.plan``."""
+        with self._tables.server.session() as session:
+            facts = look_up(session)
+            require_ready(facts, self._tables.address)
+            files = files_of(session, self._tables.source_id)
+            newest = self._keeper.newest()
+            if not start and newest is None:
+                return self._waiting(facts, files)
+            begin, gaps = self._begin(newest, start, files)
+            pinned = self._pinned(previous, newest, begin, facts)
+            require_same_log(self._tables.server, pinned, facts, files)
+            if begin.snapshot is not None:
+                end, identity = self._rows_of_snapshot(begin, limits), pinned
+            else:
+                scanner = self._tables.scanner(session, facts)
+                end, identity = self._changes(scanner, facts, begin, pinned, limits)
+        part = SourceRange(start=begin, end=end)
+        quiet = _quiet(previous, part, clock)
+        timeout = self._tables.options.idle_timeout
+        idle = [
+            each.position for each in quiet if timeout is not None and clock - each.since >= timeout
+        ]
+        return SourcePlan(
+            source_id=self._tables.source_id,
+            identity=identity,
+            ranges=(part,),
+            idle=tuple(idle),
+            gaps=gaps,
+            quiet=quiet,
+        )
+
+    def _waiting(self, facts: Facts, files: LogFiles) -> SourcePlan:
+        """Before there is a snapshot: what will be planned is not known, but it is something."""
+        file, position = files.end
+        end = MysqlPosition(binlog_file=file, binlog_position=position)
+        return SourcePlan(
+            source_id=self._tables.source_id,
+            identity=MysqlIdentity(server_uuid=facts.identity),
+            ranges=(SourceRange(start=within(end, FIRST_SNAPSHOT, 0), end=end),),
+        )
+
+    def _begin(
+        self, newest: SourceSnapshot | None, start: tuple[SourcePosition, ...], files: LogFiles
+    ) -> tuple[MysqlPosition, tuple[Gap, ...]]:
+        if not start:
+            assert newest is not None, "without a snapshot nothing is planned"
+            begin = beginning_of(self._tables.source_id, newest)
+            files.require(begin.binlog_file, begin.binlog_position)
+            return begin, ()
+        begin = position_of(self._tables.source_id, start[0])
+        try:
+            files.require(begin.binlog_file, begin.binlog_position)
+        except RetentionExpired:
+            if (
+                newest is None
+                or self._tables.options.on_gap != "snapshot"
+                or not is_newer(newest, begin)
+            ):
+                raise
+            after = beginning_of(self._tables.source_id, newest)
+            reason = f"purged before it was read; snapshot {newest.number} follows"
+            return after, (Gap(lost=SourceRange(start=begin, end=after), reason=reason),)
+        return begin, ()
+
+    def _pinned(
+        self,
+        previous: SourcePlan | None,
+        newest: SourceSnapshot | None,
+        begin: MysqlPosition,
+        facts: Facts,
+    ) -> MysqlIdentity:
+        """What the server, the log and the tables were where the epoch begins."""
+        if newest is not None and isinstance(newest.identity, MysqlIdentity):
+            is_first = previous is None and newest.number == FIRST_SNAPSHOT
+            if is_first or beginning_of(self._tables.source_id, newest) == begin:
+                return newest.identity
+        if previous is not None and isinstance(previous.identity, MysqlIdentity):
+            return previous.identity
+        return MysqlIdentity(server_uuid=facts.identity)
+
+    def _rows_of_snapshot(self, begin: MysqlPosition, limits: Admission) -> MysqlPosition:
+        assert begin.snapshot is not None, "the caller has looked"
+        snapshot = self._keeper.find(begin.snapshot.number)
+        left = snapshot.rows - begin.snapshot.rows
+        if limits.max_records is not None:
+            left = min(left, max(1, limits.max_records))
+        if limits.max_bytes is not None:
+            mean = max(1, snapshot.size_bytes // max(1, snapshot.rows))
+            left = min(left, max(1, limits.max_bytes // mean))
+        reached = begin.snapshot.rows + left
+        if reached >= snapshot.rows:
+            return position_of(self._tables.source_id, snapshot.position)
+        return within(begin, snapshot.number, reached)
+
+    def _changes(
+        self,
+        scanner: LogScanner,
+        facts: Facts,
+        begin: MysqlPosition,
+        pinned: MysqlIdentity,
+        limits: Admission,
+    ) -> tuple[MysqlPosition, MysqlIdentity]:
+        options = self._tables.options
+        file, place = begin.binlog_file, begin.binlog_position
+        gtids = gtids_of(begin.gtid_set, is_mariadb=facts.is_mariadb)
+        with self._tables.server.events(file, place) as found:
+            scanned = scanner.scan(
+                found, (file, place), pinned.tables, limits, options.scan_bytes, gtids
+            )
+        if self._is_quiet(scanned, file):
+            return begin, pinned
+        identity = MysqlIdentity(
+            server_uuid=facts.identity, mark=scanned.mark or pinned.mark, tables=scanned.shapes
+        )
+        end = MysqlPosition(
+            binlog_file=scanned.file,
+            binlog_position=scanned.position,
+            gtid_set=str(gtids) if gtids is not None else None,
+        )
+        return end, identity
+
+    def _is_quiet(self, scanned: Scanned, file: str) -> bool:
+        """Whether what came is about other tables, and too little to be worth an epoch.
+
+        Into another file an epoch follows in any case: the one before may be purged.
+        """
+        is_little = scanned.bytes < self._tables.options.quiet_bytes
+        return not scanned.changes and is_little and scanned.file == file
+
+
+def require_same_log(
+    server: ServerLog, pinned: MysqlIdentity, facts: Facts, files: LogFiles
+) -> None:
+    """Refuse another server, and another log.
+
+    Raises:
+        SourceReplaced: It is one.
+    """
+    if pinned.server_uuid != facts.identity:
+        raise SourceReplaced(server.source_id, pinned.server_uuid, facts.identity)
+    mark = pinned.mark
+    if mark is None or mark.binlog_file not in files.sizes:
+        return
+    shown = f"the log whose event at {mark.binlog_file}:{mark.start} was read"
+    try:
+        files.require(mark.binlog_file, mark.start)
+        found = server.mark_at(mark.binlog_file, mark.start)
+    except DamagedLog:
+        found = None
+    if found != mark:
+        raise SourceReplaced(server.source_id, shown, "another log: it was reset or restored")
+
+
+def _quiet(previous: SourcePlan | None, part: SourceRange, clock: datetime) -> tuple[Quiet, ...]:
+    """Since when nothing has come."""
+    if not part.is_empty:
+        return ()
+    since = previous.quiet[0].since if previous and previous.quiet else clock
+    return (Quiet(position=part.start, since=since),)

@@ -1,0 +1,158 @@
+"""Reads ranges on executors: rows of a snapshot, or changes of the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from laminar_dagster.core.errors import DecodeFailed, SourceReplaced
+from laminar_dagster.core.ids import SourceId
+from laminar_dagster.core.offsets import MysqlPosition, SourceRange, progress_of
+from laminar_dagster.core.ports import SnapshotKeeper
+from laminar_dagster.sources.changes.options import OnTruncate
+from laminar_dagster.sources.changes.snapshot_files import read_snapshot
+from laminar_dagster.sources.decoded import BadRecord, PlacedChunk, chunk_of
+from laminar_dagster.sources.mysql.catalogue import charsets_of, look_up
+from laminar_dagster.sources.mysql.change_rows import Change, ChangeDecoder
+from laminar_dagster.sources.mysql.events import ROWS, DamagedLog, Event, Kind
+from laminar_dagster.sources.mysql.logged_tables import LoggedTables
+from laminar_dagster.sources.mysql.options import MysqlCdcOptions
+from laminar_dagster.sources.mysql.positions import position_of
+from laminar_dagster.sources.mysql.row_walk import RowsEvent
+from laminar_dagster.sources.mysql.server_log import ServerLog, number_of
+from laminar_dagster.sources.mysql.statements import Effect, effect_of, statement_in
+from laminar_dagster.sources.mysql.table_map import UnreadableTable
+from laminar_dagster.sources.mysql.values import Unfit
+
+# Changes of so many bytes are decoded together: counted, so that chunks are always the same.
+_CHUNK_BYTES: Final = 4 * 1024 * 1024
+_CHUNK_EVENTS: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class MysqlSplitReader:
+    """Implements ``core.ports.SplitReader``."""
+
+    source_id: SourceId
+    schema: pa.Schema
+    options: MysqlCdcOptions = field(repr=False)
+    keeper: SnapshotKeeper = field(repr=False)
+
+    def read(self, split: SourceRange) -> Iterator[PlacedChunk]:
+        """All rows of a range, in order.
+
+        Raises:
+            SourceUnavailable, AuthFailed: The server is away.
+            SourceReplaced: The log does not hold the range.
+            DecodeFailed: The log cannot be read.
+        """
+        start, end = (
+            position_of(self.source_id, split.start),
+            position_of(self.source_id, split.end),
+        )
+        if start.snapshot is not None:
+            snapshot = self.keeper.find(start.snapshot.number)
+            last = snapshot.rows if end.snapshot is None else end.snapshot.rows
+            first = start.snapshot.rows
+            yield from read_snapshot(
+                self.source_id, self.schema, self.keeper, snapshot, first, last
+            )
+        elif not split.is_empty:
+            yield from self._changes(start, end)
+
+    def _changes(self, start: MysqlPosition, end: MysqlPosition) -> Iterator[PlacedChunk]:
+        server = ServerLog(self.source_id, self.options.server)
+        with server.session() as session:
+            facts = look_up(session)
+            charsets = charsets_of(session, facts)
+        tables = LoggedTables(self.options.tables, charsets, is_mariadb=facts.is_mariadb)
+        reading = _Reading(tables, ChangeDecoder(self.schema), self.options.on_truncate)
+        last = progress_of(end)
+        reached = (start.binlog_file, start.binlog_position)
+        try:
+            with server.events(start.binlog_file, start.binlog_position) as found:
+                for event in found:
+                    if (number_of(event.file), event.end) > last[:2]:
+                        break
+                    reached = (event.file, event.end)
+                    yield from reading.take(event)
+            yield from reading.rest()
+        except (DamagedLog, UnreadableTable, Unfit) as error:
+            shown = f"{reached[0]}:{reached[1]}"
+            raise DecodeFailed(self.source_id, shown, str(error)) from None
+        self._require_reached(reached, end)
+
+    def _require_reached(self, reached: tuple[str, int], end: MysqlPosition) -> None:
+        """Nothing stands before the first event of a file."""
+        wanted = (end.binlog_file, end.binlog_position)
+        is_there = (number_of(reached[0]), reached[1]) >= (number_of(wanted[0]), wanted[1])
+        is_before_file = end.binlog_position <= 4 and number_of(reached[0]) < number_of(wanted[0])
+        if not is_there and not is_before_file:
+            shown = [":".join(map(str, each)) for each in (wanted, reached)]
+            raise SourceReplaced(
+                self.source_id, f"a log up to {shown[0]}", f"one that ends at {shown[1]}"
+            )
+
+
+class _Reading:
+    """Gathers changes, and decodes as many together as make up a chunk."""
+
+    def __init__(
+        self, tables: LoggedTables, decoder: ChangeDecoder, on_truncate: OnTruncate
+    ) -> None:
+        self._tables = tables
+        self._decoder = decoder
+        self._on_truncate = on_truncate
+        self._file = ""
+        self._changes: list[Change] = []
+        self._size = 0
+        self._since = time.perf_counter()
+
+    def take(self, event: Event) -> Iterator[PlacedChunk]:
+        """One more event."""
+        kind = event.kind
+        if kind in ROWS:
+            table = self._tables.of_rows(event)
+            if table is None:
+                return
+            if event.file != self._file:
+                yield from self.rest()
+                self._file = event.file
+            rows = RowsEvent(kind, event.body, event.end, f"{event.file}:{event.end}")
+            self._changes.append(Change(table, rows, event.timestamp))
+            self._size += len(event.body)
+            if self._size >= _CHUNK_BYTES or len(self._changes) >= _CHUNK_EVENTS:
+                yield from self.rest()
+        elif kind == Kind.TABLE_MAP:
+            self._tables.describe(event)
+        elif kind == Kind.FORMAT:
+            self._tables.forget()
+        elif kind == Kind.QUERY and self._on_truncate == "dead_letter":
+            yield from self._emptied(event)
+
+    def rest(self) -> Iterator[PlacedChunk]:
+        """What has been gathered."""
+        if self._changes:
+            fetched = time.perf_counter() - self._since
+            chunk = self._decoder.decode(self._file, self._changes, fetched)
+            self._changes, self._size = [], 0
+            yield chunk
+            self._since = time.perf_counter()
+
+    def _emptied(self, event: Event) -> Iterator[PlacedChunk]:
+        statement = statement_in(event.body)
+        effect, table = effect_of(statement, self._tables.wanted)
+        if effect is not Effect.EMPTIES or table is None:
+            return
+        yield from self.rest()
+        reason = f"{'.'.join(table)} was emptied (TRUNCATE), which cannot be said of single rows"
+        schema = self._decoder.schema
+        nothing = pa.RecordBatch.from_arrays(
+            [pa.nulls(0, each.type) for each in schema], schema=schema
+        )
+        letter = BadRecord(event.end, statement.text.encode(), reason)
+        yield chunk_of(event.file, nothing, pa.array([], pa.int64()), [letter], len(event.body))

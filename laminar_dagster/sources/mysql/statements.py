@@ -1,0 +1,160 @@
+"""Statements in a log of rows: the frame of a transaction, and what changes tables as a whole.
+
+A table that is emptied, dropped or renamed loses its rows without a change of each. So does one
+that has partitions, when one of them is dropped or exchanged. Such statements are found by their
+words: a statement that names a table of the source is looked at, any other is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from typing import Final
+
+# A table, by its database and its name.
+TableName = tuple[str, str]
+
+_COMMENT: Final = re.compile(r"/\*(?!!|M!).*?\*/|--\s[^\n]*|#[^\n]*", re.DOTALL)
+_TOKEN: Final = re.compile(
+    r"`(?P<quoted>(?:[^`]|``)+)`|(?P<word>[\w$]+)|(?P<text>'(?:[^'\\]|\\.|'')*')"
+    r'|(?P<other>"(?:[^"\\]|\\.|"")*")|(?P<sign>[.,()=])',
+    re.DOTALL,
+)
+_LOSES_PARTITIONS: Final = frozenset(
+    {"DROP", "TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "COALESCE", "CONVERT"}
+)
+_WRITES: Final = frozenset(
+    {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "MERGE", "CALL", "WITH", "DO"}
+)
+
+
+class Effect(Enum):
+    """What a statement means to somebody who reads rows."""
+
+    NONE = "none"
+    BEGIN = "begin"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    WITHIN = "a savepoint"
+    DEFINES = "its definition was changed"
+    EMPTIES = "it was emptied (TRUNCATE)"
+    REMOVES = "it was dropped, renamed or replaced"
+    PARTITIONS = "a partition of it was dropped, emptied or exchanged"
+    WRITES = "it was written to by a statement (binlog_format is not ROW)"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement as it was logged.
+
+    Attributes:
+        schema: The database in which its names were looked up.
+    """
+
+    schema: str
+    text: str
+
+
+def statement_in(body: bytes) -> Statement:
+    """Read the statement of an event."""
+    schema_size = body[8]
+    at = 13 + int.from_bytes(body[11:13], "little")
+    schema = body[at : at + schema_size].decode("utf-8", "replace")
+    return Statement(schema, body[at + schema_size + 1 :].decode("utf-8", "replace"))
+
+
+def effect_of(
+    statement: Statement, tables: Collection[TableName]
+) -> tuple[Effect, TableName | None]:
+    """What a statement means, and to which of some tables."""
+    text = statement.text
+    frame = _FRAMES.get(text[:20].upper().rstrip(" ;"))
+    if frame is not None:
+        return frame, None
+    tokens = _tokens(text)
+    if not tokens:
+        return Effect.NONE, None
+    first = tokens[0][0].upper()
+    if first in ("SAVEPOINT", "RELEASE") or text.upper().startswith("ROLLBACK TO"):
+        return Effect.WITHIN, None
+    words = [word.upper() for word, is_name in tokens if not is_name]
+    if first == "DROP" and words[1:2] and words[1] in ("DATABASE", "SCHEMA"):
+        dropped = {word for word, _ in tokens[2:]}
+        gone = next((each for each in tables if each[0] in dropped), None)
+        return (Effect.REMOVES if gone else Effect.NONE), gone
+    named = _named(tokens, statement.schema, tables)
+    if named is None:
+        return Effect.NONE, None
+    return _effect(first, words), named
+
+
+def _effect(first: str, words: list[str]) -> Effect:
+    match first:
+        case "TRUNCATE":
+            return Effect.EMPTIES
+        case "DROP" if "TABLE" in words[:3]:
+            return Effect.REMOVES
+        case "RENAME":
+            return Effect.REMOVES
+        case "CREATE" if "TABLE" in words[:4]:
+            return Effect.REMOVES if "REPLACE" in words[:3] else Effect.DEFINES
+        case "ALTER" if "TABLE" in words[:4]:
+            return _altered(words)
+    return Effect.WRITES if first in _WRITES else Effect.NONE
+
+
+def _altered(words: list[str]) -> Effect:
+    pairs = list(pairwise(words))
+    if any(one in _LOSES_PARTITIONS and two == "PARTITION" for one, two in pairs):
+        return Effect.PARTITIONS
+    # Columns and indexes can be renamed as well, which the log tells with the next change.
+    kept = ("COLUMN", "INDEX", "KEY", "PARTITION")
+    if any(one == "RENAME" and two not in kept for one, two in pairs) or words[-1] == "RENAME":
+        return Effect.REMOVES
+    return Effect.DEFINES
+
+
+def _named(
+    tokens: list[tuple[str, bool]], schema: str, tables: Collection[TableName]
+) -> TableName | None:
+    """The first table of ours that a statement names, with its database or without."""
+    by_name = {name.casefold(): (database, name) for database, name in tables}
+    for at, (word, _) in enumerate(tokens):
+        if word.casefold() not in by_name:
+            continue
+        is_qualified = at >= 2 and tokens[at - 1][0] == "."
+        database = tokens[at - 2][0] if is_qualified else schema
+        found = next(
+            (
+                each
+                for each in tables
+                if (each[0].casefold(), each[1].casefold())
+                == (database.casefold(), word.casefold())
+            ),
+            None,
+        )
+        if found is not None:
+            return found
+    return None
+
+
+def _tokens(text: str) -> list[tuple[str, bool]]:
+    """Words, names and signs, and whether each can only be a name. Texts are left out."""
+    found: list[tuple[str, bool]] = []
+    for match in _TOKEN.finditer(_COMMENT.sub(" ", text)):
+        if match["quoted"] is not None:
+            found.append((match["quoted"].replace("``", "`"), True))
+        elif match["word"] is not None or match["sign"] is not None:
+            found.append((match[0], match["sign"] is not None))
+    return found
+
+
+_FRAMES: Final = {
+    "BEGIN": Effect.BEGIN,
+    "START TRANSACTION": Effect.BEGIN,
+    "COMMIT": Effect.COMMIT,
+    "ROLLBACK": Effect.ROLLBACK,
+}

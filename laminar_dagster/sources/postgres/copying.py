@@ -1,0 +1,187 @@
+"""Copies tables as an exported snapshot shows them, block by block, several connections at once.
+
+COPY writes values as pgoutput does, by the output function of their type, so a row of the snapshot
+and the same row in the stream are decoded alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from psycopg import sql
+
+from laminar_dagster.core.ids import FileName
+from laminar_dagster.core.ports import SnapshotDraft, SnapshotKeeper
+from laminar_dagster.core.snapshot import SnapshotFile
+from laminar_dagster.sources.changes import columns as added
+from laminar_dagster.sources.changes.snapshot_files import file_bytes
+from laminar_dagster.sources.decoded import BadRecord
+from laminar_dagster.sources.formats.columns import BadRows
+from laminar_dagster.sources.postgres.database import Database
+from laminar_dagster.sources.postgres.tables import Table
+from laminar_dagster.sources.postgres.values import converted
+
+_BEGIN: Final = sql.SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+_JOIN: Final = sql.SQL("SET TRANSACTION SNAPSHOT {}")
+# Quotes tell a text from a null.
+_COPY: Final = sql.SQL(
+    "COPY (SELECT {columns} FROM {table}{blocks}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
+)
+_BLOCKS: Final = sql.SQL(" WHERE ctid >= {first}::tid")
+_UNTIL: Final = sql.SQL(" AND ctid < {last}::tid")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some blocks of a table, which become one file; the last piece of a table has no end."""
+
+    table: Table
+    number: int
+    first: int | None = None
+    last: int | None = None
+
+    @property
+    def file_name(self) -> FileName:
+        """By number, since names of tables may hold anything."""
+        return FileName(f"rows-{self.number:06d}.arrow")
+
+
+def pieces_of(tables: Sequence[Table], file_bytes: int) -> list[Piece]:
+    """Cut tables into pieces of about a size."""
+    pieces: list[Piece] = []
+    for table in tables:
+        step = max(1, file_bytes // table.block_bytes)
+        if table.is_partitioned or table.blocks <= step:
+            pieces.append(Piece(table, len(pieces)))
+            continue
+        for first in range(0, table.blocks, step):
+            last = first + step
+            pieces.append(Piece(table, len(pieces), first, last if last < table.blocks else None))
+    return pieces
+
+
+@dataclass(frozen=True, slots=True)
+class TableCopier:
+    """Copies the pieces of tables.
+
+    Attributes:
+        schema: Of the rows that the source hands out.
+        position: Where the stream goes on, as text.
+        snapshot: The name of the exported snapshot.
+    """
+
+    database: Database
+    schema: pa.Schema
+    position: str
+    snapshot: str
+    keeper: SnapshotKeeper
+    draft: SnapshotDraft
+
+    def copy(self, pieces: Sequence[Piece], workers: int) -> tuple[SnapshotFile, ...]:
+        """Copy pieces, several at once, and return their files in order."""
+        count = min(workers, len(pieces)) or 1
+        with ThreadPoolExecutor(count, thread_name_prefix="snapshot") as pool:
+            found = [*pool.map(self._copy_some, (pieces[number::count] for number in range(count)))]
+        files = {name: file for each in found for name, file in each}
+        return tuple(files[piece.file_name] for piece in pieces)
+
+    def _copy_some(self, pieces: Sequence[Piece]) -> list[tuple[FileName, SnapshotFile]]:
+        """Copy pieces one after the other, over one connection that sees the snapshot."""
+        with self.database.session() as connection:
+            connection.execute(_BEGIN)
+            connection.execute(_JOIN.format(sql.Literal(self.snapshot)))
+            found = []
+            for piece in pieces:
+                statement = self._statement(piece)
+                with connection.cursor().copy(statement) as copy:
+                    data = b"".join(copy)
+                found.append((piece.file_name, self._keep(piece, data)))
+            connection.execute("COMMIT")
+        return found
+
+    def _statement(self, piece: Piece) -> sql.Composed:
+        blocks: sql.Composable = sql.SQL("")
+        if piece.first is not None:
+            blocks = _BLOCKS.format(first=sql.Literal(f"({piece.first},0)"))
+            if piece.last is not None:
+                blocks += _UNTIL.format(last=sql.Literal(f"({piece.last},0)"))
+        names = [*self._columns(piece.table)]
+        return _COPY.format(
+            columns=sql.SQL(", ").join(map(sql.Identifier, names)),
+            table=piece.table.identifier,
+            blocks=blocks,
+        )
+
+    def _columns(self, table: Table) -> Iterator[str]:
+        return (each.name for each in added.declared(self.schema) if each.name in table.columns)
+
+    def _keep(self, piece: Piece, data: bytes) -> SnapshotFile:
+        names = [*self._columns(piece.table)]
+        texts = _parsed(data, names)
+        rows, bad, places = self._rows(piece.table, texts)
+        count = texts.num_rows
+        return self.keeper.write(self.draft, piece.file_name, count, file_bytes(rows, bad, places))
+
+    def _rows(
+        self, table: Table, texts: pa.Table
+    ) -> tuple[pa.RecordBatch, list[BadRecord], list[int]]:
+        """The rows of a piece, those that are bad, and where these stand."""
+        count = texts.num_rows
+        reasons: BadRows = {}
+        found: dict[str, pa.Array] = {
+            added.WEIGHT: pa.repeat(pa.scalar(1, pa.int8()), count),
+            added.OP: pa.repeat(pa.scalar("r"), count),
+            added.TABLE: pa.repeat(pa.scalar(table.name), count),
+            added.POSITION: pa.repeat(pa.scalar(self.position), count),
+        }
+        for each in added.declared(self.schema):
+            if each.name not in table.columns:
+                continue
+            column = texts.column(each.name).combine_chunks()
+            found[each.name], wrong = converted(column, each.type)
+            for row, reason in wrong.items():
+                reasons.setdefault(row, f"`{each.name}`: {reason}")
+            if not each.nullable:
+                is_null = found[each.name].is_null().to_numpy(zero_copy_only=False)
+                for row in np.flatnonzero(is_null).tolist():
+                    reasons.setdefault(row, f"`{each.name}` must not be null")
+        columns = [found.get(each.name, pa.nulls(count, each.type)) for each in self.schema]
+        fields = [pa.field(each.name, each.type) for each in self.schema]
+        rows = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+        places = sorted(reasons)
+        bad = []
+        for place in places:
+            raw = json.dumps(texts.slice(place, 1).to_pylist()[0], ensure_ascii=False)
+            bad.append(BadRecord(place, raw.encode(), reasons[place]))
+        if places:
+            keep = np.ones(count, np.bool_)
+            keep[places] = False
+            rows = rows.filter(pa.array(keep))
+        return rows, bad, places
+
+
+def _parsed(data: bytes, names: list[str]) -> pa.Table:
+    """The texts of a COPY, one column each."""
+    types = dict.fromkeys(names, pa.string())
+    if not data:
+        return pa.schema(types.items()).empty_table()
+    table = pa.csv.read_csv(
+        pa.BufferReader(data),
+        # One block: a row may be longer than any smaller one.
+        pa.csv.ReadOptions(column_names=names, block_size=len(data) + 1, use_threads=False),
+        pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        pa.csv.ConvertOptions(
+            column_types=types,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return table

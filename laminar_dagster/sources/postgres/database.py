@@ -1,0 +1,335 @@
+"""The server of a source: sessions, what it tells of itself, and its slot.
+
+Changes are read by SQL: ``pg_logical_slot_peek_binary_changes`` consumes nothing, so a range can
+be read as often as it takes. See decision 25.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from laminar_dagster.clients.postgres.server import Connection, Server
+from laminar_dagster.core.errors import SourceUnavailable
+from laminar_dagster.sources.postgres.decoding import lsn_text
+from laminar_dagster.sources.postgres.failures import (
+    OBJECT_IN_USE,
+    while_asking,
+    while_connecting,
+)
+from laminar_dagster.sources.postgres.messages import COPY_HEADER, COPY_TRAILER
+
+# How values are spelled does not depend on how the server, the database or the role is set.
+_SESSION: Final = {
+    "timezone": "UTC",
+    "datestyle": "ISO, YMD",
+    "intervalstyle": "iso_8601",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "lc_monetary": "C",
+    "row_security": "off",
+    "idle_in_transaction_session_timeout": "0",
+}
+_SET: Final = sql.SQL(
+    "SELECT pg_catalog.set_config(name, value, false) "
+    "FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)"
+)
+_LOOK: Final = sql.SQL("""
+    SELECT (pg_catalog.pg_control_system()).system_identifier::text,
+           ('x' || pg_catalog.substr(pg_catalog.pg_walfile_name(flushed), 1, 8))::bit(32)::int8,
+           (SELECT oid::int8 FROM pg_catalog.pg_database
+            WHERE datname = pg_catalog.current_database()),
+           (flushed - '0/0'::pg_lsn)::int8,
+           ((pg_catalog.pg_control_checkpoint()).redo_lsn - '0/0'::pg_lsn)::int8,
+           pg_catalog.current_setting('wal_level'),
+           pg_catalog.current_setting('server_encoding'),
+           pg_catalog.current_setting('server_version')
+    FROM (SELECT pg_catalog.pg_current_wal_flush_lsn() AS flushed) AS log
+""")
+_SLOT: Final = sql.SQL("""
+    SELECT plugin::text, database::text, active, wal_status,
+           (confirmed_flush_lsn - '0/0'::pg_lsn)::int8,
+           (restart_lsn - '0/0'::pg_lsn)::int8, safe_wal_size
+    FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
+""")
+_CHANGES: Final = sql.SQL("""
+    pg_catalog.pg_logical_slot_peek_binary_changes(
+        {slot}, {upto}, {most}, 'proto_version', '1', 'publication_names', {publication})
+""")
+_READ: Final = sql.SQL("COPY (SELECT data FROM {changes}) TO STDOUT (FORMAT binary)")
+# One row a transaction: a transaction has one id, and is sent as one.
+_TRANSACTIONS: Final = sql.SQL("""
+    SELECT (array_agg(data) FILTER (WHERE get_byte(data, 0) = 67))[1],
+           count(*) FILTER (WHERE get_byte(data, 0) IN (68, 73, 84, 85)),
+           coalesce(sum(length(data)) FILTER (WHERE get_byte(data, 0) IN (68, 73, 84, 85)),
+                    0)::int8,
+           count(*)
+    FROM {changes} WITH ORDINALITY AS change (lsn, xid, data, place)
+    GROUP BY xid ORDER BY min(place)
+""")
+_LAST: Final = sql.SQL("""
+    SELECT data FROM {changes} WITH ORDINALITY AS change (lsn, xid, data, place)
+    WHERE get_byte(data, 0) = 67 ORDER BY place DESC LIMIT 1
+""")
+_ADVANCE: Final = sql.SQL("SELECT pg_catalog.pg_replication_slot_advance(%s, %s::pg_lsn)")
+_DROP: Final = sql.SQL("SELECT pg_catalog.pg_drop_replication_slot(%s)")
+_LOCK: Final = sql.SQL("SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtext(%s)::int8)")
+_CREATE: Final = sql.SQL("CREATE_REPLICATION_SLOT {slot} LOGICAL pgoutput EXPORT_SNAPSHOT")
+
+# The most that the function takes.
+_MANY: Final = 2**31 - 1
+_PAUSE: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """A replication slot, as the server shows it.
+
+    Attributes:
+        confirmed: Changes of transactions that were committed before are not sent.
+        restart: The log from here on is kept for it; None once it is lost.
+        safe_bytes: How much more may be written before the server gives it up; None for no limit.
+    """
+
+    plugin: str
+    database: str
+    is_active: bool
+    wal_status: str | None
+    confirmed: int
+    restart: int | None
+    safe_bytes: int | None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the server has removed what the slot needs."""
+        return self.wal_status == "lost" or self.restart is None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """A server, at one moment.
+
+    Attributes:
+        flushed: How far the log is on disk.
+        checkpoint: A place before that, between two records of the log.
+    """
+
+    system_id: str
+    timeline: int
+    database: int
+    flushed: int
+    checkpoint: int
+    wal_level: str
+    encoding: str
+    version: str
+    slot: SlotState | None
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A committed transaction in the stream of a slot.
+
+    Attributes:
+        lsn: Where its commit stands in the log.
+        end: Where the log goes on after that.
+        committed_at: In microseconds since 2000.
+    """
+
+    lsn: int
+    end: int
+    committed_at: int
+    changes: int = 0
+    size_bytes: int = 0
+
+
+class Database:
+    """Asks one database. Every connection is closed when its answer is there."""
+
+    def __init__(
+        self,
+        source_id: str,
+        server: Server,
+        slot: str,
+        publication: str,
+        slot_timeout: float,
+        statement_timeout: float,
+    ) -> None:
+        """Describe it; nobody is asked anything yet."""
+        self._source_id = source_id
+        self._server = server
+        self._slot = slot
+        self._publication = publication
+        self._slot_timeout = slot_timeout
+        self._statement_timeout = statement_timeout
+
+    @property
+    def server(self) -> Server:
+        """How to get in."""
+        return self._server
+
+    @contextmanager
+    def session(self, *, replication: bool = False) -> Iterator[Connection]:
+        """A connection whose values are spelled as ``values`` expects them.
+
+        Raises:
+            LaminarError: It cannot be had, or a statement inside failed.
+        """
+        settings = {**_SESSION, "statement_timeout": str(round(self._statement_timeout * 1000))}
+        try:
+            connection = self._server.connect(
+                f"laminar source {self._source_id}"[:63], replication=replication
+            )
+        except psycopg.Error as error:
+            raise while_connecting(error, self._source_id, self._server) from None
+        try:
+            with connection:
+                if not replication:
+                    connection.execute(_SET, ([*settings], [*settings.values()]))
+                yield connection
+        except psycopg.Error as error:
+            raise while_asking(error, self._source_id, self._server, self._slot) from None
+
+    def look(self, connection: Connection) -> ServerState:
+        """What the server and the slot are now."""
+        found = connection.execute(_LOOK).fetchone()
+        assert found is not None
+        slot = connection.execute(_SLOT, (self._slot,)).fetchone()
+        state = None
+        if slot is not None:
+            plugin, database, active, status, confirmed, restart, safe = slot
+            state = SlotState(
+                plugin or "", database or "", active, status, confirmed or 0, restart, safe
+            )
+        system_id, timeline, oid, flushed, checkpoint, wal_level, encoding, version = found
+        return ServerState(
+            system_id, timeline, oid, flushed, checkpoint, wal_level, encoding, version, state
+        )
+
+    def transactions(self, connection: Connection, most: int) -> tuple[list[Transaction], bool]:
+        """The transactions that the slot holds, in order, and whether there may be more.
+
+        Args:
+            connection: A session.
+            most: About how many changes to look at; a transaction is never cut in two.
+        """
+        query = _TRANSACTIONS.format(changes=self._changes(None, min(most, _MANY)))
+        rows = self._patiently(lambda: connection.execute(query).fetchall())
+        found = [_transaction(data, count, size) for data, count, size, _ in rows if data]
+        return found, sum(row[3] for row in rows) >= most
+
+    def last_transaction(self, connection: Connection) -> Transaction | None:
+        """The last one that the slot holds."""
+        query = _LAST.format(changes=self._changes(None, None))
+        found = self._patiently(lambda: connection.execute(query).fetchone())
+        return _transaction(found[0]) if found else None
+
+    def changes(self, connection: Connection, end: int) -> Iterator[bytes]:
+        """The messages up to an LSN, each as a row of a binary COPY."""
+        query = _READ.format(changes=self._changes(end, None))
+
+        def begin() -> Iterator[bytes]:
+            cursor = connection.cursor()
+            rows = self._rows(cursor, query)
+            # The slot is taken with the first row.
+            first = next(rows, None)
+            return iter(()) if first is None else _before(first, rows)
+
+        yield from self._patiently(begin)
+
+    @staticmethod
+    def _rows(cursor: psycopg.Cursor[Any], query: sql.Composed) -> Iterator[bytes]:
+        with cursor.copy(query) as copy:
+            header = len(COPY_HEADER)
+            for number, row in enumerate(copy):
+                data = b"".join((row,))
+                if not number:
+                    data = data[header:]
+                if data and data != COPY_TRAILER:
+                    yield data
+
+    def advance(self, connection: Connection, lsn: int) -> None:
+        """Let the server remove the log before an LSN, as far as this slot is concerned."""
+        self._patiently(lambda: connection.execute(_ADVANCE, (self._slot, lsn_text(lsn))))
+
+    def create_slot(self, replication: Connection) -> tuple[int, str]:
+        """Make the slot.
+
+        Returns:
+            Where it begins, and the name of a snapshot of the database at that place. The
+            snapshot is there as long as nothing else is done with the connection.
+
+        Raises:
+            SourceUnavailable: A transaction of somebody else stays open.
+        """
+        statement = _CREATE.format(slot=sql.Identifier(self._slot)).as_bytes(replication)
+        # The server waits for every transaction that is open now, however long that takes.
+        watch = threading.Timer(self._slot_timeout, replication.cancel)
+        watch.start()
+        try:
+            result = replication.pgconn.exec_(statement)
+        finally:
+            watch.cancel()
+            watch.join()
+        if result.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"57014":
+            reason = "transactions that were open when the slot was to be made have not ended"
+            raise SourceUnavailable(self._source_id, f"{reason}: see pg_stat_activity")
+        if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
+            reason = result.get_error_message(replication.info.encoding)
+            raise psycopg.OperationalError(reason)
+        begin, name = result.get_value(0, 1), result.get_value(0, 2)
+        assert begin is not None
+        assert name is not None
+        high, low = begin.decode().split("/")
+        return int(high, 16) << 32 | int(low, 16), name.decode()
+
+    def drop_slot(self, connection: Connection) -> None:
+        """Remove the slot."""
+        self._patiently(lambda: connection.execute(_DROP, (self._slot,)))
+
+    def has_lock(self, connection: Connection) -> bool:
+        """Take the lock of whoever makes the slot, held until the connection ends."""
+        found = connection.execute(_LOCK, (f"laminar slot {self._slot}",)).fetchone()
+        return bool(found and found[0])
+
+    def _changes(self, end: int | None, most: int | None) -> sql.Composed:
+        return _CHANGES.format(
+            slot=sql.Literal(self._slot),
+            upto=sql.Literal(None if end is None else lsn_text(end)),
+            most=sql.Literal(most),
+            publication=sql.Literal(f'"{self._publication}"'),
+        )
+
+    def _patiently(self, ask: Any) -> Any:
+        """Ask again while somebody else reads the slot: only one may at a time.
+
+        Raises:
+            SourceUnavailable: It was read for longer than this source waits.
+        """
+        until = time.monotonic() + self._slot_timeout
+        while True:
+            try:
+                return ask()
+            except psycopg.Error as error:
+                if error.sqlstate != OBJECT_IN_USE:
+                    raise
+                if time.monotonic() > until:
+                    reason = f"slot {self._slot} is read by somebody else"
+                    raise SourceUnavailable(self._source_id, reason) from None
+                time.sleep(_PAUSE)
+
+
+def _transaction(commit: bytes, changes: int = 0, size: int = 0) -> Transaction:
+    lsn, end, moment = (int.from_bytes(commit[at : at + 8], "big") for at in (2, 10, 18))
+    return Transaction(lsn, end, moment, changes, size)
+
+
+def _before(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest

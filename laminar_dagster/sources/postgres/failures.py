@@ -1,0 +1,51 @@
+"""PostgreSQL's errors as errors of a source."""
+
+from __future__ import annotations
+
+import psycopg
+
+from laminar_dagster.clients.postgres.failures import (
+    describe,
+    hide_secrets,
+    is_refusal,
+    one_line,
+)
+from laminar_dagster.clients.postgres.server import Server
+from laminar_dagster.core.errors import (
+    AuthFailed,
+    InvalidConfig,
+    LaminarError,
+    RetentionExpired,
+    SlotNotFound,
+    SourceUnavailable,
+)
+
+# Somebody else reads the slot.
+OBJECT_IN_USE = "55006"
+
+
+def while_connecting(error: psycopg.Error, source_id: str, server: Server) -> LaminarError:
+    """No connection was made."""
+    text = f"{server.shown}: {hide_secrets(one_line(str(error)), server)}"
+    if is_refusal(text):
+        if "replication role" in text or "WAL sender" in text:
+            text += "; ALTER ROLE … REPLICATION"
+        return AuthFailed(f"the PostgreSQL server of source {source_id}", text)
+    return SourceUnavailable(source_id, text)
+
+
+def while_asking(error: psycopg.Error, source_id: str, server: Server, slot: str) -> LaminarError:
+    """A statement failed."""
+    reason = describe(error, server)
+    match error.sqlstate:
+        case "42501":
+            hint = "the role needs REPLICATION, and SELECT on the tables"
+            return AuthFailed(f"the PostgreSQL server of source {source_id}", f"{reason}; {hint}")
+        case "42704" if slot in str(error) and "slot" in str(error):
+            return SlotNotFound(source_id, slot)
+        case "55000" if "slot" in str(error):
+            return RetentionExpired(source_id, f"the log from slot {slot} on", reason)
+        case "42704" | "42P01" | "42703" | "55000":
+            return InvalidConfig(f"source `{source_id}`", reason, "see docs/postgres-cdc.md")
+        case _:
+            return SourceUnavailable(source_id, reason)

@@ -1,0 +1,226 @@
+"""Messages of pgoutput, found in one buffer and walked in columns.
+
+See https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html. A tuple is
+walked column by column, for all rows at once: every step of the walk is a few operations on whole
+arrays. Nothing here looks at a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from laminar_dagster.sources.formats.binary.lanes import PADDING, Body, Int64s, Mask
+
+BEGIN, COMMIT, RELATION = b"BCR"
+INSERT, UPDATE, DELETE, TRUNCATE = b"IUDT"
+OLD_KEY, OLD_ROW, NEW_ROW = b"KON"
+NULL, UNCHANGED, TEXT = b"nut"
+
+# Of COPY's binary format: a signature, flags, the length of an extension.
+COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+COPY_TRAILER: Final = b"\xff\xff"
+# Before the message of a row: the number of its columns, which is one, and its length.
+_ROW_HEAD: Final = 6
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class MalformedStream(ValueError):
+    """What the server sent is not what it should be."""
+
+
+class Wire(Body):
+    """Bytes, and big-endian numbers that begin at every one of them."""
+
+    __slots__ = ("_int16", "_int32", "_int64")
+
+    def __init__(self, data: bytes) -> None:
+        """Copy the data between paddings, so that no load needs to look where it is."""
+        super().__init__(data)
+        size = len(self.raw)
+        self._int16 = np.ndarray((size - 1,), np.dtype(">i2"), self.raw.data, strides=(1,))
+        self._int32 = np.ndarray((size - 3,), np.dtype(">i4"), self.raw.data, strides=(1,))
+        self._int64 = np.ndarray((size - 7,), np.dtype(">i8"), self.raw.data, strides=(1,))
+
+    def int16(self, at: Int64s) -> Int64s:
+        """Numbers of two bytes."""
+        return self._int16[at].astype(np.int64)
+
+    def int32(self, at: Int64s) -> Int64s:
+        """Numbers of four bytes."""
+        return self._int32[at].astype(np.int64)
+
+    def int64(self, at: Int64s) -> Int64s:
+        """Numbers of eight bytes."""
+        return self._int64[at].astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Messages in the order in which they came.
+
+    Attributes:
+        starts: Where each begins in the padded body.
+        ends: Where it ends.
+        kinds: Its first byte.
+    """
+
+    wire: Wire
+    starts: Int64s
+    ends: Int64s
+    kinds: Bytes
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.starts)
+
+    def bytes_of(self, place: int) -> bytes:
+        """One message as it came."""
+        return self.wire.raw[self.starts[place] : self.ends[place]].tobytes()
+
+
+def messages_of(rows: Sequence[bytes | memoryview]) -> Messages:
+    """The messages in the rows of a binary COPY of one column, without its header and trailer.
+
+    Raises:
+        MalformedStream: A row is cut off, or has other columns.
+    """
+    sizes = np.fromiter(map(len, rows), np.int64, len(rows))
+    ends = np.cumsum(sizes) + PADDING
+    starts = ends - sizes + _ROW_HEAD
+    wire = Wire(b"".join(rows))
+    if len(rows) and (
+        sizes.min() <= _ROW_HEAD
+        or (wire.int16(starts - _ROW_HEAD) != 1).any()
+        or (wire.int32(starts - 4) != sizes - _ROW_HEAD).any()
+    ):
+        raise MalformedStream("a row of the COPY is not one message")
+    return Messages(wire, starts, ends, wire.raw[starts])
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """One column of many tuples: for each what it is, and where its text stands."""
+
+    kinds: Bytes
+    starts: Int64s
+    lengths: Int64s
+
+    @property
+    def is_text(self) -> Mask:
+        """Which hold a value."""
+        flags: Mask = self.kinds == TEXT
+        return flags
+
+
+def walk(
+    messages: Messages, at: Int64s, columns: int, limits: Int64s
+) -> tuple[list[Cells], Int64s]:
+    """The columns of tuples that begin at some places, and where the tuples end.
+
+    Args:
+        messages: That hold them.
+        at: Where each tuple begins, with the number of its columns.
+        columns: How many columns each has to have.
+        limits: Where the message of each ends.
+
+    Raises:
+        MalformedStream: A tuple has another number of columns, or goes beyond its message.
+    """
+    wire = messages.wire
+    if (wire.int16(at) != columns).any():
+        raise MalformedStream("a tuple has another number of columns than its relation")
+    at = at + 2
+    cells: list[Cells] = []
+    for _ in range(columns):
+        # Of a tuple that went too far, nothing that is loaded matters.
+        at = np.minimum(at, limits)
+        kinds = wire.raw[at]
+        is_text = kinds == TEXT
+        if not (is_text | (kinds == NULL) | (kinds == UNCHANGED)).all():
+            raise MalformedStream("a column of a tuple is neither null, nor unchanged, nor text")
+        lengths = np.where(is_text, wire.int32(at + 1), 0)
+        if (lengths < 0).any():
+            raise MalformedStream("a column of a tuple has a negative length")
+        cells.append(Cells(kinds, at + 5, lengths))
+        at = at + np.where(is_text, 5 + lengths, 1)
+    if (at > limits).any():
+        raise MalformedStream("a tuple goes beyond its message")
+    return cells, at
+
+
+@dataclass(frozen=True, slots=True)
+class RelationColumn:
+    """A column of a table, as the stream tells it."""
+
+    name: str
+    type_oid: int
+    is_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table as it was when the changes after it were made."""
+
+    oid: int
+    schema: str
+    name: str
+    columns: tuple[RelationColumn, ...]
+
+    @property
+    def table(self) -> str:
+        """Its name with its schema."""
+        return f"{self.schema}.{self.name}"
+
+
+def relation_of(message: bytes) -> Relation:
+    """Read a message about a table.
+
+    Raises:
+        MalformedStream: It is cut off.
+    """
+    cursor = _Cursor(message, 1)
+    oid = cursor.number(4)
+    schema, name = cursor.text(), cursor.text()
+    cursor.number(1)
+    columns = []
+    for _ in range(cursor.number(2)):
+        is_key = bool(cursor.number(1) & 1)
+        column = cursor.text()
+        columns.append(RelationColumn(column, cursor.number(4), is_key))
+        cursor.number(4)
+    return Relation(oid, schema or "pg_catalog", name, tuple(columns))
+
+
+def truncated_of(message: bytes) -> tuple[int, ...]:
+    """The tables that a message says were emptied, by their ids."""
+    cursor = _Cursor(message, 1)
+    count = cursor.number(4)
+    cursor.number(1)
+    return tuple(cursor.number(4) for _ in range(count))
+
+
+class _Cursor:
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self._at = at
+
+    def number(self, size: int) -> int:
+        piece = self._data[self._at : self._at + size]
+        if len(piece) < size:
+            raise MalformedStream("a message is cut off")
+        self._at += size
+        return int.from_bytes(piece, "big")
+
+    def text(self) -> str:
+        end = self._data.find(b"\0", self._at)
+        if end < 0:
+            raise MalformedStream("a name is cut off")
+        piece = self._data[self._at : end]
+        self._at = end + 1
+        return piece.decode()

@@ -1,0 +1,119 @@
+"""Takes the snapshot of a source: makes the slot, and copies the tables as they are at that place.
+
+1. Take a lock that the server lets go of when this process ends.
+2. Look whether a crash has left a slot; only one that a draft in the store explains is removed.
+3. Leave a mark in the store, then make the slot, which exports a snapshot.
+4. Copy the tables, each connection as that snapshot shows them.
+5. Describe the copy. From here on the snapshot is a fact.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from laminar_dagster.clients.postgres.server import Connection
+from laminar_dagster.core.errors import InvalidConfig, ObjectExists, SourceUnavailable
+from laminar_dagster.core.ids import FileName
+from laminar_dagster.core.offsets import PostgresPosition
+from laminar_dagster.core.ports import SnapshotKeeper
+from laminar_dagster.core.snapshot import SnapshotFile
+from laminar_dagster.sources.changes.columns import declared
+from laminar_dagster.sources.postgres.copying import TableCopier, pieces_of
+from laminar_dagster.sources.postgres.database import Database, ServerState
+from laminar_dagster.sources.postgres.decoding import lsn_text
+from laminar_dagster.sources.postgres.options import PostgresCdcOptions
+from laminar_dagster.sources.postgres.pinning import identity_of
+from laminar_dagster.sources.postgres.tables import check_setup
+
+log = logging.getLogger(__name__)
+
+_MARK: Final = FileName("slot")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTaker:
+    """Takes snapshots of one source."""
+
+    source_id: str
+    database: Database
+    options: PostgresCdcOptions = field(repr=False)
+    schema: pa.Schema
+    keeper: SnapshotKeeper
+
+    def take(self, number: int, where: str, *, is_anew: bool) -> None:
+        """Take a snapshot, unless another process has.
+
+        Args:
+            number: Of the snapshot.
+            where: For errors.
+            is_anew: Whether the slot was this source's before, and is given up.
+
+        Raises:
+            SourceUnavailable: Another process is at it.
+            InvalidConfig: The server is not set up for it, or the slot is somebody else's.
+        """
+        with self.database.session() as connection:
+            # Step 1.
+            if not self.database.has_lock(connection):
+                reason = "another process takes its snapshot"
+                raise SourceUnavailable(self.source_id, reason)
+            newest = self.keeper.newest()
+            if newest is not None and newest.number >= number:
+                return
+            state = self.database.look(connection)
+            tables = check_setup(connection, state, self.options, declared(self.schema), where)
+            # Step 2.
+            is_ours = is_anew or self.keeper.has_begun(number)
+            if self.options.snapshot == "never" and state.slot is not None and not is_anew:
+                self._adopt(number, state)
+                return
+            self._remove_left_over(connection, state, is_ours, where)
+            # Step 3.
+            draft = self.keeper.begin(number)
+            self.keeper.write(draft, _MARK, 0, self.options.slot.encode())
+            with self.database.session(replication=True) as replication:
+                begin, exported = self.database.create_slot(replication)
+                log.info(
+                    "source %s: slot %s begins at %s",
+                    self.source_id,
+                    self.options.slot,
+                    lsn_text(begin),
+                )
+                # Step 4.
+                files: tuple[SnapshotFile, ...] = ()
+                if self.options.snapshot == "initial":
+                    copier = TableCopier(
+                        self.database, self.schema, lsn_text(begin), exported, self.keeper, draft
+                    )
+                    wanted = [tables[name] for name in self.options.tables]
+                    pieces = pieces_of(wanted, self.options.snapshot_file)
+                    files = copier.copy(pieces, self.options.snapshot_workers)
+            # Step 5.
+            position = PostgresPosition(lsn=begin, slot=self.options.slot)
+            self.keeper.finish(draft, position, identity_of(state, self.options.slot), files)
+
+    def _adopt(self, number: int, state: ServerState) -> None:
+        """Begin where a slot stands that is there, with nothing before it."""
+        assert state.slot is not None
+        position = PostgresPosition(lsn=state.slot.confirmed, slot=self.options.slot)
+        identity = identity_of(state, self.options.slot)
+        try:
+            self.keeper.finish(self.keeper.begin(number), position, identity, ())
+        except ObjectExists:
+            log.info("source %s: another process was faster", self.source_id)
+
+    def _remove_left_over(
+        self, connection: Connection, state: ServerState, is_ours: bool, where: str
+    ) -> None:
+        if state.slot is None:
+            return
+        if not is_ours:
+            problem = f"the server has a slot {self.options.slot} already, and it is not known here"
+            hint = "take another name; or drop it; or begin where it stands: snapshot = 'never'"
+            raise InvalidConfig(where, problem, hint)
+        log.warning("source %s: slot %s is made anew", self.source_id, self.options.slot)
+        self.database.drop_slot(connection)

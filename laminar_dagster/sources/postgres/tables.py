@@ -1,0 +1,154 @@
+"""The tables of a source: whether the server is set up for it, and what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from psycopg import sql
+
+from laminar_dagster.clients.postgres.server import Connection
+from laminar_dagster.core.errors import InvalidConfig
+from laminar_dagster.sources.postgres.database import ServerState
+from laminar_dagster.sources.postgres.decoding import WHOLE_ROWS
+from laminar_dagster.sources.postgres.options import PostgresCdcOptions
+from laminar_dagster.sources.postgres.values import suits, type_name
+
+_TABLES: Final = sql.SQL("""
+    SELECT space.nspname || '.' || class.relname, class.oid::int8, class.relkind::text,
+           class.relreplident::text, pg_catalog.pg_relation_size(class.oid),
+           pg_catalog.current_setting('block_size')::int8,
+           ARRAY(SELECT attname::text FROM pg_catalog.pg_attribute
+                 WHERE attrelid = class.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum),
+           ARRAY(SELECT atttypid::int8 FROM pg_catalog.pg_attribute
+                 WHERE attrelid = class.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum)
+    FROM pg_catalog.pg_class AS class
+    JOIN pg_catalog.pg_namespace AS space ON space.oid = class.relnamespace
+    WHERE space.nspname || '.' || class.relname = ANY (%s) AND class.relkind IN ('r', 'p')
+""")
+_PUBLICATION: Final = sql.SQL("""
+    SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate,
+           ARRAY(SELECT schemaname || '.' || tablename FROM pg_catalog.pg_publication_tables
+                 WHERE pubname = publication.pubname)
+    FROM pg_catalog.pg_publication AS publication WHERE pubname = %s
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the database.
+
+    Attributes:
+        is_partitioned: Its rows are in other tables.
+        sends_whole_rows: Whether a change tells the whole row before it.
+        blocks: How many blocks its rows are in.
+        block_bytes: Of one block.
+    """
+
+    name: str
+    is_partitioned: bool
+    sends_whole_rows: bool
+    blocks: int
+    block_bytes: int
+    columns: dict[str, int]
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        """For a statement."""
+        return sql.Identifier(*self.name.split("."))
+
+
+def find_tables(connection: Connection, names: Sequence[str]) -> dict[str, Table]:
+    """Those of the tables that there are."""
+    rows = connection.execute(_TABLES, (list(names),)).fetchall()
+    return {
+        name: Table(
+            name,
+            kind == "p",
+            identity == "f",
+            -(-size // block),
+            block,
+            dict(zip(*columns, strict=True)),
+        )
+        for name, _, kind, identity, size, block, *columns in rows
+    }
+
+
+def check_setup(
+    connection: Connection,
+    state: ServerState,
+    options: PostgresCdcOptions,
+    declared: Sequence[pa.Field],
+    where: str,
+) -> dict[str, Table]:
+    """Refuse a server that the source cannot be read from; says what to do on it.
+
+    Returns:
+        The tables.
+
+    Raises:
+        InvalidConfig: Lists everything that is in the way.
+    """
+    problems: list[tuple[str, str]] = []
+    if state.wal_level != "logical":
+        problem = f"the server's `wal_level` is {state.wal_level}, not logical"
+        problems.append((problem, "ALTER SYSTEM SET wal_level = 'logical', and restart it"))
+    if state.encoding == "SQL_ASCII":
+        problems.append(("the database's encoding is SQL_ASCII", "its texts cannot be told"))
+    tables = find_tables(connection, options.tables)
+    problems += [
+        (f"there is no table {name}", "check its name and its schema")
+        for name in options.tables
+        if name not in tables
+    ]
+    problems += _of_publication(connection, options)
+    problems += _of_columns(tables, declared)
+    if options.before == "required":
+        names = {each.name for each in declared}
+        problems += [
+            (f"table {each.name} does not send whole rows", WHOLE_ROWS.replace("…", each.name))
+            for each in tables.values()
+            if not each.sends_whole_rows and names & set(each.columns)
+        ]
+    if problems:
+        (first, hint), *others = problems
+        rest = [f"{problem} ({advice})" for problem, advice in others]
+        raise InvalidConfig(where, "; ".join([first, *rest]), hint)
+    return tables
+
+
+def _of_publication(connection: Connection, options: PostgresCdcOptions) -> list[tuple[str, str]]:
+    found = connection.execute(_PUBLICATION, (options.publication,)).fetchone()
+    tables = ", ".join(options.tables)
+    if found is None:
+        make = f'CREATE PUBLICATION "{options.publication}" FOR TABLE {tables}'
+        return [(f"there is no publication {options.publication}", make)]
+    publishes, published = found
+    problems = []
+    if not publishes:
+        kinds = "'insert, update, delete, truncate'"
+        change = f'ALTER PUBLICATION "{options.publication}" SET (publish = {kinds})'
+        problems.append((f"publication {options.publication} leaves changes out", change))
+    missing = [name for name in options.tables if name not in published]
+    if missing:
+        change = f'ALTER PUBLICATION "{options.publication}" ADD TABLE {", ".join(missing)}'
+        problems.append((f"publication {options.publication} lacks {', '.join(missing)}", change))
+    return problems
+
+
+def _of_columns(tables: dict[str, Table], declared: Sequence[pa.Field]) -> list[tuple[str, str]]:
+    problems = []
+    for each in declared:
+        holders = [table for table in tables.values() if each.name in table.columns]
+        for table in holders:
+            oid = table.columns[each.name]
+            if not suits(oid, each.type):
+                problem = f"{table.name}.{each.name} is {type_name(oid)}, declared as {each.type}"
+                problems.append((problem, "declare a type that holds its values, or STRING"))
+        if tables and len(holders) < (len(tables) if not each.nullable else 1):
+            lacking = [name for name, table in tables.items() if each.name not in table.columns]
+            problem = f"{', '.join(lacking)} has no column `{each.name}`"
+            problems.append((problem, "a column that some of the tables lack must be nullable"))
+    return problems

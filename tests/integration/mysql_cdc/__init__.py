@@ -1,0 +1,1 @@
+"""Changes from a real MariaDB server."""

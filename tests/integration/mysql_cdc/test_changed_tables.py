@@ -1,0 +1,161 @@
+"""Tables that are changed while they are read."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from laminar_dagster.core.errors import DecodeFailed, TableChanged
+from tests.integration.mysql_cdc.conftest import ShopFactory
+from tests.integration.mysql_cdc.shop import Shop
+
+pytestmark = pytest.mark.service("mariadb")
+
+
+def ids(rows: list[dict[str, object]]) -> list[object]:
+    return [row["id"] for row in rows]
+
+
+def test_changes_are_read_by_what_the_table_was_then(shop: Shop) -> None:
+    shop.plan()
+    shop.insert([(1, "a")])
+    shop.run("ALTER TABLE orders ADD COLUMN extra INT NOT NULL DEFAULT 5 FIRST")
+    shop.run("INSERT INTO orders (id, name) VALUES (2, 'b')")
+    shop.run("ALTER TABLE orders DROP COLUMN extra, MODIFY name VARCHAR(1000)")
+    shop.run("ALTER TABLE orders CONVERT TO CHARACTER SET utf16")
+    shop.run("UPDATE orders SET name = 'ç' WHERE id = 1")
+    assert [tuple(row.values()) for row in shop.epoch()] == [
+        (1, "a", 1),
+        (2, "b", 1),
+        (1, "a", -1),
+        (1, "ç", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("TRUNCATE TABLE orders", "TRUNCATE"),
+        ("truncate /* all */ `orders`", "TRUNCATE"),
+        ("RENAME TABLE orders TO former", "renamed"),
+        ("ALTER TABLE orders RENAME TO former", "renamed"),
+        ("CREATE OR REPLACE TABLE orders (id BIGINT PRIMARY KEY, name TEXT)", "replaced"),
+        ("DROP TABLE orders", "dropped"),
+    ],
+)
+def test_what_takes_rows_away_at_one_stroke_is_refused(
+    shop: Shop, statement: str, what: str
+) -> None:
+    shop.plan()
+    shop.insert([(1, "a")])
+    shop.run(statement)
+    assert ids(shop.epoch()) == [1]
+    for _ in range(2):
+        with pytest.raises(TableChanged, match=what) as caught:
+            shop.plan()
+        assert f"{shop.database}.orders" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ("MODIFY name VARCHAR(100) CHARACTER SET binary", "bytes"),
+        ("MODIFY id SMALLINT", "was integer of 64 bits and is integer of 16 bits"),
+        ("DROP COLUMN name", "does not have it"),
+        ("RENAME COLUMN name TO label", "does not have it"),
+    ],
+)
+def test_a_column_that_holds_other_values_now_is_refused(
+    shop: Shop, change: str, what: str
+) -> None:
+    shop.plan()
+    shop.insert([(1, "a")])
+    shop.run(f"ALTER TABLE orders {change}")
+    shop.run("DELETE FROM orders WHERE id = 1")
+    assert ids(shop.epoch()) == [1]
+    with pytest.raises(TableChanged, match=what):
+        shop.plan()
+
+
+def test_an_emptied_table_is_skipped_or_told_of_where_that_was_asked_for(shop: Shop) -> None:
+    shop.options["on_truncate"] = "dead_letter"
+    shop.plan()
+    shop.insert([(1, "a")])
+    shop.run("TRUNCATE TABLE orders")
+    shop.insert([(2, "b")])
+    chunks = list(shop.source().reader().read(shop.plan().ranges[0]))
+    assert [row for chunk in chunks for row in chunk.rows.column("id").to_pylist()] == [1, 2]
+    (letter,) = [one for chunk in chunks for one in chunk.bad.to_pylist()]
+    assert letter["raw"] == b"TRUNCATE TABLE orders"
+    shop.options["on_truncate"] = "skip"
+    chunks = list(shop.source().reader().read(shop.plans[-1].ranges[0]))
+    assert not any(chunk.bad.num_rows for chunk in chunks)
+
+
+def test_partitions_that_are_dropped(shop_with: ShopFactory) -> None:
+    shop = shop_with(
+        "id BIGINT PRIMARY KEY, name TEXT) PARTITION BY RANGE (id) (PARTITION low VALUES LESS THAN"
+        " (100), PARTITION high VALUES LESS THAN (MAXVALUE)"
+    )
+    shop.plan()
+    shop.run("ALTER TABLE orders DROP PARTITION low")
+    with pytest.raises(TableChanged, match="partition"):
+        shop.plan()
+
+
+def test_rows_written_as_statements_are_refused(shop: Shop) -> None:
+    shop.plan()
+    shop.run("SET SESSION binlog_format = 'STATEMENT'", "INSERT INTO orders VALUES (1, 'a')")
+    with pytest.raises(TableChanged, match="binlog_format"):
+        shop.plan()
+
+
+def test_rows_without_names_are_refused(shop: Shop) -> None:
+    shop.plan()
+    try:
+        shop.run("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+        shop.insert([(1, "a")])
+    finally:
+        shop.run("SET GLOBAL binlog_row_metadata = 'FULL'")
+    with pytest.raises(DecodeFailed, match="binlog_row_metadata"):
+        shop.plan()
+
+
+def test_prepared_transactions_are_refused(shop: Shop) -> None:
+    shop.plan()
+    shop.run("XA START 'x'", "INSERT INTO orders VALUES (1, 'a')", "XA END 'x'", "XA PREPARE 'x'")
+    try:
+        with pytest.raises(DecodeFailed, match="XA"):
+            shop.plan()
+    finally:
+        shop.run("XA ROLLBACK 'x'")
+
+
+def test_changes_of_other_tables_are_worth_no_epoch(shop: Shop) -> None:
+    shop.run("CREATE TABLE others (id INT)")
+    first = shop.plan()
+    shop.run("INSERT INTO others VALUES (1)", "CREATE TABLE more LIKE orders", "DROP TABLE others")
+    assert shop.plan().ranges == first.ranges
+    shop.options["quiet_bytes"] = 1
+    assert not shop.plan().ranges[0].is_empty
+    shop.options["quiet_bytes"] = 2**30
+    # Into a new file an epoch follows: the one before may be purged.
+    shop.run("FLUSH BINARY LOGS")
+    assert not shop.plan().ranges[0].is_empty
+
+
+def test_several_tables_are_told_apart(shop: Shop) -> None:
+    shop.run("CREATE TABLE returns LIKE orders", "INSERT INTO returns VALUES (1, 'back')")
+    tables = ((shop.database, "orders"), (shop.database, "returns"))
+    shop.options["tables"] = tables
+    shop.schema = pa.schema([*shop.schema, pa.field("_table", pa.string())])
+    shop.insert([(1, "a")])
+    found = shop.epoch()
+    assert {row["_table"] for row in found} == {".".join(each) for each in tables}
+    shop.run("UPDATE orders, returns SET orders.name = 'b', returns.name = 'c'")
+    assert [(row["_table"].split(".")[1], row["name"], row["_weight"]) for row in shop.epoch()] == [
+        ("orders", "a", -1),
+        ("orders", "b", 1),
+        ("returns", "back", -1),
+        ("returns", "c", 1),
+    ]

@@ -1,0 +1,130 @@
+"""A pipeline on a PostgreSQL table, killed at any step that touches the table or its slot.
+
+Random transactions run while a worker is killed with SIGKILL, in the snapshot or in the stream.
+Other processes go on from what is there. Then the sink equals the live table, row for row.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final, cast
+
+import pytest
+
+from infra.postgres import PostgresEndpoint
+from laminar_dagster.core.snapshot import SnapshotFile
+from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.survey import survey
+from laminar_dagster.sources.postgres.copying import Piece, TableCopier
+from laminar_dagster.stores.local import LocalStore
+from tests.integration.postgres.random_changes import MAKE, RandomWriter
+from tests.integration.postgres.tables import Tables
+from tests.integration.proof.kill_points import AtStep, KillPoint
+from tests.integration.proof.processes import start
+from tests.integration.proof.published import manifests_of
+from tests.integration.proof.stream import Layout, write_pipeline
+from tests.integration.proof.worker import Job
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.service("postgres"),
+    pytest.mark.service("spark_connect"),
+    pytest.mark.proof("crashes on PostgreSQL"),
+]
+
+_SOURCE: Final = """
+CREATE SOURCE TABLE accounts (id BIGINT NOT NULL, owner STRING, amount BIGINT) WITH (
+  connector = 'postgres-cdc', host = '{host}', port = '{port}', database = '{database}',
+  user = '{user}', password = '{password}', tables = 'public.accounts', slot = '{slot}',
+  publication = 'all', before = 'required'
+);
+"""
+_MODEL: Final = "SELECT id, owner, amount, _weight FROM accounts"
+_SINK: Final = """
+CREATE SINK now FROM accounts_now
+WITH (connector = 'sqlite', path = 'out.db', table = 'now', mode = 'upsert', key = 'id');
+"""
+
+
+@dataclass(frozen=True)
+class InTheCopy:
+    """When a file of the snapshot is written: the slot is made, and nothing describes the copy."""
+
+    def __str__(self) -> str:
+        return "in-the-copy"
+
+    def arm(self, pipeline: Pipeline, _scratch: Path) -> Pipeline:
+        keep = TableCopier._keep
+
+        def die(copier: TableCopier, piece: Piece, data: bytes) -> SnapshotFile:
+            keep(copier, piece, data)
+            os.kill(os.getpid(), signal.SIGKILL)
+            raise AssertionError("still there")
+
+        TableCopier._keep = die  # type: ignore[assignment, method-assign]
+        return pipeline
+
+
+POINTS: Final[tuple[tuple[int, KillPoint], ...]] = (
+    (1, cast(KillPoint, InTheCopy())),
+    (3, AtStep("after", "compute")),
+    (3, AtStep("before", "acknowledge")),
+)
+
+
+@pytest.mark.parametrize("kill", POINTS, ids=str)
+def test_killed_while_the_table_changes(
+    tmp_path: Path,
+    postgres_service: PostgresEndpoint,
+    postgres_database: str,
+    warm_spark: dict[str, str],
+    kill: tuple[int, KillPoint],
+) -> None:
+    tables = Tables(postgres_service, postgres_database)
+    tables.run(*MAKE)
+    writer = RandomWriter(tables, seed=kill[0])
+    writer.write(40)
+    source = _SOURCE.format(
+        host=postgres_service.host,
+        port=postgres_service.port,
+        database=tables.database,
+        user=postgres_service.user,
+        password=postgres_service.password,
+        slot=tables.slot,
+    )
+    layout = Layout(
+        max_records=150, sources=source, models={"accounts_now": _MODEL}, sinks=_SINK, contracts={}
+    )
+    write_pipeline(tmp_path, layout)
+    writing = Thread(target=writer.write, args=(60,))
+    writing.start()
+    start(Job(tmp_path, warm_spark, kill=kill, epochs=kill[0])).must_be_killed()
+    writing.join()
+    checkpoints = CheckpointStore(LocalStore(tmp_path / "state"))
+    for _ in range(40):
+        start(Job(tmp_path, warm_spark, epochs=1)).must_finish()
+        if not survey(checkpoints).unfinished and _published(tmp_path) == _live(tables):
+            break
+    assert _published(tmp_path) == _live(tables)
+    for manifest in manifests_of(checkpoints):
+        assert manifest.counts.is_balanced
+        assert manifest.counts.dead_lettered == 0
+
+
+def _live(tables: Tables) -> set[tuple[Any, ...]]:
+    return set(tables.fetch("SELECT id, owner, amount FROM accounts"))
+
+
+def _published(root: Path) -> set[tuple[Any, ...]]:
+    file = root / "out.db"
+    if not file.exists():
+        return set()
+    with closing(sqlite3.connect(file)) as connection:
+        return set(connection.execute("SELECT id, owner, amount FROM now").fetchall())

@@ -1,0 +1,1 @@
+"""Tests of what sources of changes share."""
