@@ -73,10 +73,10 @@ def parse_view(name: OperatorId, definition: CreateView, report: Report) -> Pars
 
 def _has_join(query: Statement, report: Report) -> bool:
     """Refuse JOIN before parsing: sqlglot needs very long for a row of them."""
-    name, kinds, hint = CLAUSES["joins"]
+    refused = CLAUSES["joins"]
     for number, token in enumerate(query.tokens):
-        if token.token_type == kinds[0]:
-            report.add(query.where(number), f"{name} is not supported yet", hint)
+        if token.token_type == refused.keywords[0]:
+            report.add(query.where(number), refused.problem, refused.instead)
             return True
     return False
 

@@ -114,8 +114,7 @@ class Expressions:
             return True
         refused = unsupported(node)
         if refused:
-            name, instead = refused
-            self.report.add(self.where(node), f"{name} is not supported yet", instead)
+            self.report.add(self.where(node), refused.problem, refused.instead)
             return False
         if isinstance(node, exp.Column):
             self._column(node, scope, clause, in_aggregate)

@@ -25,7 +25,7 @@ from laminar_dagster.config.sql import changelog
 from laminar_dagster.config.sql.dialect import TVF_NAMES, Span, call_of, span_of, window_of
 from laminar_dagster.config.sql.expressions import Clause, Expressions
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
-from laminar_dagster.config.sql.refusals import CLAUSES
+from laminar_dagster.config.sql.refusals import CLAUSES, SET_OPERATIONS, Refusal
 from laminar_dagster.config.sql.scope import BROKEN, EventTime, Output, Scope
 from laminar_dagster.config.sql.text import Statement, quoted
 
@@ -133,12 +133,15 @@ class QueryReader:
             ):
                 at -= 1
             where = self.statement.where(at)
+        refused = None
         if not isinstance(node, exp.Union):
-            self.report.add(where, f"{node.key.upper()} is not supported yet", "UNION ALL is")
+            refused = SET_OPERATIONS[node.key]
         elif node.args.get("distinct"):
-            self.report.add(where, "UNION without ALL is not supported yet", "write UNION ALL")
+            refused = SET_OPERATIONS["distinct"]
         elif any(node.args.get(each) for each in ("by_name", "side", "on")):
-            self.report.add(where, "UNION BY NAME is not supported yet", "list the columns")
+            refused = SET_OPERATIONS["by_name"]
+        if refused:
+            self.report.add(where, refused.problem, refused.instead)
 
     def _select(self, node: exp.Select) -> tuple[Query | None, Output]:
         self._refuse_clauses(node)
@@ -327,11 +330,9 @@ class QueryReader:
         for key, value in node.args.items():
             if not value or key in taken:
                 continue
-            name, kinds, hint = CLAUSES.get(key, (key.strip("_").upper(), (), ""))
-            if key == "joins" and not value[0].args.get("kind") and not value[0].args.get("side"):
-                name = "JOIN" if value[0].args.get("on") else name
-            start = 0 if key == "with_" else self._keyword(node, *kinds)
-            self.report.add(self.statement.where(start), f"{name} is not supported yet", hint)
+            refused = CLAUSES.get(key, Refusal(key.strip("_").upper()))
+            start = 0 if key == "with_" else self._keyword(node, *refused.keywords)
+            self.report.add(self.statement.where(start), refused.problem, refused.instead)
 
     def _keyword(self, node: exp.Expr, *kinds: TokenType) -> int:
         span = span_of(node) or (0, len(self.statement.tokens))

@@ -148,10 +148,10 @@ class WindowReader:
                 self._refuse_grouping(key)
 
     def _refuse_grouping(self, key: str) -> None:
-        name, kinds = GROUPINGS[key]
-        index = self._reader.statement.find(kinds, (self._group_index(), self._end()))
+        refused = GROUPINGS[key]
+        index = self._reader.statement.find(refused.keywords, (self._group_index(), self._end()))
         where = self._reader.statement.where(index)
-        self._report.add(where, f"{name} is not supported yet", "list the columns")
+        self._report.add(where, refused.problem, refused.instead)
 
     def _end(self) -> int:
         span = span_of(self._node)

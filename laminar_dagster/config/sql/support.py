@@ -1,0 +1,98 @@
+"""What a pipeline's SQL can say: one table, from which the page ``docs/sql.md`` is made.
+
+What it cannot say is in ``refusals.py``. Each row has an example; a test loads every one of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+# What the examples read, here and in ``refusals.py``.
+TABLES: Final = """\
+CREATE SOURCE TABLE clicks (
+    user_id BIGINT, page STRING, amount DECIMAL(10, 2), device STRUCT<os: STRING>,
+    tags ARRAY<STRING>, ts TIMESTAMP,
+    WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+) WITH (connector = 'file', path = 'clicks', format = 'ndjson');
+
+CREATE SOURCE TABLE plain (id INT, at TIMESTAMP)
+WITH (connector = 'file', path = 'plain', format = 'ndjson');
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Supported:
+    """A construct, an example of it, and what there is to know about it."""
+
+    name: str
+    example: str
+    note: str = ""
+
+
+SUPPORTED: Final[dict[str, tuple[Supported, ...]]] = {
+    "Rows": (
+        Supported(
+            "SELECT … FROM … WHERE",
+            "SELECT lower(page) AS page, ts FROM clicks WHERE amount > 0",
+            "every deterministic scalar function of Spark SQL: CASE, nested types, JSON, regular "
+            "expressions, dates",
+        ),
+        Supported("SELECT *", "SELECT *, user_id % 10 AS shard FROM clicks"),
+        Supported(
+            "a query in FROM",
+            "SELECT page FROM (SELECT page, amount FROM clicks) WHERE amount > 1",
+        ),
+        Supported(
+            "UNION ALL",
+            "SELECT page, ts FROM clicks UNION ALL SELECT upper(page) AS page, ts FROM clicks",
+            "columns by position",
+        ),
+        Supported(
+            "epoch_time()",
+            "SELECT page, epoch_time() AS seen FROM clicks",
+            "the epoch's logical clock; the wall clock is refused",
+        ),
+    ),
+    "Windows of event time": (
+        Supported(
+            "GROUP BY TUMBLE(time, size)",
+            "SELECT page, window_start, COUNT(*) AS n FROM clicks "
+            "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE), page",
+            "`window_start`, `window_end`, TUMBLE_START(…), TUMBLE_END(…)",
+        ),
+        Supported(
+            "GROUP BY HOP(time, slide, size)",
+            "SELECT window_end, SUM(amount) AS total FROM clicks "
+            "GROUP BY HOP(ts, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)",
+            "the size is a multiple of the slide",
+        ),
+        Supported(
+            "TABLE(TUMBLE(TABLE t, DESCRIPTOR(time), size))",
+            "SELECT window_start, page, COUNT(*) AS n "
+            "FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) "
+            "GROUP BY window_start, window_end, page",
+            "HOP too; GROUP BY names the window's edges",
+        ),
+        Supported(
+            "EMIT ON WINDOW CLOSE",
+            "SELECT window_end, COUNT(*) AS n FROM clicks "
+            "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE) EMIT ON WINDOW CLOSE",
+            "the default: a window is put out once, when the watermark has passed its end",
+        ),
+    ),
+    "Aggregates": (
+        Supported(
+            "COUNT, SUM, MIN, MAX, AVG",
+            "SELECT window_end, COUNT(*) AS n, COUNT(amount) AS paid, SUM(amount) AS s, "
+            "MIN(ts) AS first, MAX(ts) AS last, AVG(amount) AS mean FROM clicks "
+            "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
+        ),
+        Supported(
+            "HAVING",
+            "SELECT page, window_end, COUNT(*) AS n FROM clicks "
+            "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE), page HAVING COUNT(*) > 10 AND n < 100",
+            "over aggregates, keys, the window's edges and columns of SELECT",
+        ),
+    ),
+}
