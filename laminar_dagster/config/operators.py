@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from laminar_dagster.config.model import (
     Aggregate,
+    Aggregation,
+    KeyedAggregate,
     Relation,
     Select,
     TableInput,
@@ -28,18 +30,46 @@ class Partial:
 
     function: Literal["count", "sum", "min", "max"]
     argument: str | None
+    is_weighed: bool = False
 
     @property
     def name(self) -> str:
-        """For example ``sum(price)`` or ``count(*)``."""
-        return f"{self.function}({'*' if self.argument is None else self.argument})"
+        """For example ``sum(price)``, ``count(*)`` or ``count(*) by weight``."""
+        call = f"{self.function}({'*' if self.argument is None else self.argument})"
+        return f"{call} by weight" if self.is_weighed else call
 
 
-def partials_of(aggregate: Aggregate) -> tuple[Partial, ...]:
-    """What has to be kept for an aggregate, so that it can be merged."""
-    if aggregate.function == "avg":
-        return Partial("sum", aggregate.argument), Partial("count", aggregate.argument)
-    return (Partial(aggregate.function, aggregate.argument),)
+# How many rows of a key are there that were not taken back.
+ROWS_BY_WEIGHT: Final = Partial("count", None, True)
+
+
+def partials_of(aggregate: Aggregate, *, is_weighed: bool = False) -> tuple[Partial, ...]:
+    """What has to be kept for an aggregate, so that it can be merged.
+
+    Args:
+        aggregate: Which.
+        is_weighed: Whether rows are taken back: then a sum has to know when nothing is left.
+    """
+    if aggregate.function == "avg" or (is_weighed and aggregate.function == "sum"):
+        kept = Partial("sum", aggregate.argument, is_weighed)
+        return kept, Partial("count", aggregate.argument, is_weighed)
+    return (Partial(aggregate.function, aggregate.argument, is_weighed),)
+
+
+def all_partials(query: Aggregation) -> tuple[Partial, ...]:
+    """What the state of an aggregation holds for each of its rows, each once."""
+    is_weighed = isinstance(query, KeyedAggregate) and query.weight is not None
+    wanted = [ROWS_BY_WEIGHT] if is_weighed else []
+    for each in query.aggregates:
+        wanted += partials_of(each, is_weighed=is_weighed)
+    return tuple(dict.fromkeys(wanted))
+
+
+def time_of(query: Aggregation) -> str | None:
+    """The event time that an aggregation depends on, as Spark SQL; None if on none."""
+    if isinstance(query, KeyedAggregate):
+        return query.window.time if query.window else query.time
+    return query.window.time
 
 
 def id_of_part(operator: OperatorId, index: int) -> OperatorId:
@@ -48,26 +78,26 @@ def id_of_part(operator: OperatorId, index: int) -> OperatorId:
 
 
 def id_of_input(operator: OperatorId) -> OperatorId:
-    """The name of an operator in the subquery that a window reads."""
+    """The name of an operator in the subquery that an aggregation reads."""
     return OperatorId(f"{operator}.in")
 
 
-def stateful_operators(view: View) -> Iterator[tuple[OperatorId, WindowAggregate]]:
-    """The windows of a view, by the names under which their state is kept."""
-    yield from _windows(view.query, OperatorId(view.name))
+def stateful_operators(view: View) -> Iterator[tuple[OperatorId, Aggregation]]:
+    """The aggregations of a view, by the names under which their state is kept."""
+    yield from _aggregations(view.query, OperatorId(view.name))
 
 
-def _windows(
+def _aggregations(
     relation: Relation, operator: OperatorId
-) -> Iterator[tuple[OperatorId, WindowAggregate]]:
+) -> Iterator[tuple[OperatorId, Aggregation]]:
     match relation:
         case TableInput():
             return
         case Select():
-            yield from _windows(relation.source, operator)
-        case WindowAggregate():
+            yield from _aggregations(relation.source, operator)
+        case WindowAggregate() | KeyedAggregate():
             yield operator, relation
-            yield from _windows(relation.source, id_of_input(operator))
+            yield from _aggregations(relation.source, id_of_input(operator))
         case UnionAll(parts):
             for index, part in enumerate(parts):
-                yield from _windows(part, id_of_part(operator, index))
+                yield from _aggregations(part, id_of_part(operator, index))

@@ -13,7 +13,7 @@ from sqlglot import exp
 from laminar_dagster.config.determinism import DeterminismWarning
 from laminar_dagster.config.fingerprint import relations
 from laminar_dagster.config.mistakes import Report
-from laminar_dagster.config.model import Place, View, WindowAggregate
+from laminar_dagster.config.model import KeyedAggregate, Place, Query, View, WindowAggregate
 from laminar_dagster.config.sql.dialect import SqlSyntaxError, TooIntricate, parse
 from laminar_dagster.config.sql.queries import QueryReader
 from laminar_dagster.config.sql.refusals import CLAUSES
@@ -116,7 +116,7 @@ def _read(
     parsed: ParsedView, tables: Mapping[str, tuple[str, Output]], report: Report
 ) -> tuple[View | None, Output, list[DeterminismWarning]]:
     definition = parsed.definition
-    reader = QueryReader(definition.query, str(parsed.name), tables, report)
+    reader = QueryReader(definition.query, str(parsed.name), tables, report, definition.emit)
     try:
         query, output = reader.read(parsed.tree)
     except RecursionError:
@@ -125,15 +125,28 @@ def _read(
     findings = reader.expressions.findings
     if query is None:
         return None, output, findings
-    windowed = any(isinstance(each, WindowAggregate) for each in relations(query))
-    if definition.emit and not windowed:
-        hint = "leave it out; it is for views with TUMBLE or HOP"
-        report.add(definition.emit, f"view `{parsed.name}` has no window to close", hint)
+    _check_emit(parsed, query, report)
     place = Place(definition.query.sql.file, definition.name.line)
     text = definition.query.raw(0, len(definition.query.tokens))
     reads = tuple(tables[each][0] for each in parsed.reads if each in tables)
     view = View(parsed.name, query, text, place, output.columns, reads)
     return view, output, findings
+
+
+def _check_emit(parsed: ParsedView, query: Query, report: Report) -> None:
+    """Note an EMIT that says nothing about its query."""
+    emit = parsed.definition.emit
+    groups = [
+        each for each in relations(query) if isinstance(each, WindowAggregate | KeyedAggregate)
+    ]
+    if emit is None or groups:
+        return
+    if emit.changes:
+        hint = "leave it out; it is for views with GROUP BY or DISTINCT"
+        report.add(emit.where, f"view `{parsed.name}` has no groups that could change", hint)
+    else:
+        hint = "leave it out; it is for views with TUMBLE or the like"
+        report.add(emit.where, f"view `{parsed.name}` has no window to close", hint)
 
 
 def _order(views: Mapping[str, ParsedView]) -> tuple[list[str], list[str]]:

@@ -79,7 +79,7 @@ def _aggregate(
         if function == "sum":
             values = _summable(values, column.arrow_type)
         elif function in ("min", "max") and pa.types.is_floating(values.type):
-            values = _ordered_bits(values)
+            values = ordered_bits(values)
         prepared[name] = values
         steps.append((name, function, _AT_LEAST_ONE if function == "sum" else None))
         results.append(f"{name}_{function}")
@@ -112,7 +112,7 @@ def _finish(values: pa.ChunkedArray, column: PartialColumn, operator: str) -> pa
 # --- floats in the order of SQL, in which NaN is the largest ------------------------------------
 
 
-def _ordered_bits(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def ordered_bits(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Whole numbers that compare as the floats do. Arrow's own MIN and MAX leave out NaN."""
     valid = pc.is_valid(values)
     floats = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy()

@@ -37,6 +37,29 @@ def check_projection(
         expressions.report.add(expressions.where(node), problem, hint)
 
 
+def weight_of_changes(node: exp.Select, scope: Scope, expressions: Expressions) -> str | None:
+    """By which column a query that puts out changes weighs its input; None if it weighs nothing.
+
+    It takes back by itself what its input takes back, unless its author does: then ``_weight`` is
+    a column like any other.
+    """
+    every = [node.args.get(each) for each in ("where", "group", "having")]
+    mentioned = [*node.expressions, *(each for each in every if each is not None)]
+    if WEIGHT not in scope.columns or _mentions(mentioned, scope):
+        return None
+    report, lacking = expressions.report, scope.output.lacks_retractions
+    if lacking:
+        problem = f"an update in {scope.description} may come without the row before it"
+        report.add(expressions.where(node), problem, f"set {lacking}")
+    for part in _parts(node, "having"):
+        for each in part.find_all(exp.Anonymous):
+            if aggregate_of(each) in ("min", "max"):
+                name = aggregate_of(each).upper()
+                problem = f"{name} over {scope.description} cannot undo a row that is taken back"
+                report.add(expressions.where(each), problem, _INSTEAD[name.lower()])
+    return WEIGHT
+
+
 def check_aggregation(
     node: exp.Select, scope: Scope, output: Sequence[str], expressions: Expressions
 ) -> None:

@@ -1,7 +1,7 @@
 """A query of a view, read into the engine's model.
 
 One query reads one input: a source, a view, or a query in parentheses. It is a projection and
-filter, an aggregation by windows (``windows.py``), or a UNION ALL of such.
+filter, an aggregation (``groups.py``), or a UNION ALL of such.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ from sqlglot import TokenType, exp
 
 from laminar_dagster.config.mistakes import Report, listed, nearest
 from laminar_dagster.config.model import (
+    Aggregation,
     Projection,
     Query,
     Relation,
     Select,
     TableInput,
     UnionAll,
-    WindowAggregate,
 )
 from laminar_dagster.config.sql import changelog
 from laminar_dagster.config.sql.dialect import TVF_NAMES, Span, call_of, span_of, window_of
-from laminar_dagster.config.sql.expressions import Clause, Expressions
+from laminar_dagster.config.sql.expressions import Clause, Expressions, aggregates_in
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
 from laminar_dagster.config.sql.refusals import CLAUSES, SET_OPERATIONS, Refusal
 from laminar_dagster.config.sql.scope import BROKEN, EventTime, Output, Scope
+from laminar_dagster.config.sql.syntax import Emit
 from laminar_dagster.config.sql.text import Statement, quoted
 
-_TAKEN = {"this", "expressions", "from_", "where", "group", "having", "alias"}
+_TAKEN = {"this", "expressions", "from_", "where", "group", "having", "alias", "distinct"}
 _SET_ARGUMENTS = {"this", "expression", "distinct", "by_name", "side", "kind", "on"}
 
 Tables = Mapping[str, tuple[str, Output]]
-Part = Select | WindowAggregate
+Part = Select | Aggregation
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,18 @@ class Item:
 class QueryReader:
     """Reads one query. Mistakes are noted; the result is then to be thrown away."""
 
-    def __init__(self, statement: Statement, view: str, tables: Tables, report: Report) -> None:
-        """Take the query's tokens, its view's name, and the tables by name in lower case."""
+    def __init__(
+        self,
+        statement: Statement,
+        view: str,
+        tables: Tables,
+        report: Report,
+        emit: Emit | None = None,
+    ) -> None:
+        """Take the query's tokens, its view's name, the tables by name in lower case, its EMIT."""
         self.statement = statement
         self.report = report
+        self.emit = emit
         self.expressions = Expressions(statement, view, report)
         self._tables = tables
         self._may_lack_names = False
@@ -153,11 +162,11 @@ class QueryReader:
         if node.args.get("joins") or node.args.get("laterals"):
             # The columns of what was refused are not known.
             scope = Scope(scope.alias, BROKEN, scope.description)
-        if node.args.get("group") or window is not None:
-            # Imported here because a windowed query is read with this reader's help.
-            from laminar_dagster.config.sql.windows import WindowReader
+        if window is not None or self._is_grouped(node):
+            # Imported here because a grouped query is read with this reader's help.
+            from laminar_dagster.config.sql.groups import GroupReader
 
-            return WindowReader(self, node, relation, scope, window).read()
+            return GroupReader(self, node, relation, scope, window).read()
         having = node.args.get("having")
         if having is not None:
             where = self.statement.where(self._keyword(node, TokenType.HAVING))
@@ -185,6 +194,13 @@ class QueryReader:
         output = Output(names, times, lacks_retractions=lacking)
         output = BROKEN if scope.output.unknown else output
         return Select(relation, tuple(columns), condition), output
+
+    def _is_grouped(self, node: exp.Select) -> bool:
+        if node.args.get("group") or node.args.get("distinct"):
+            return True
+        # One row over everything: it changes for ever.
+        emits_changes = self.emit is not None and self.emit.changes
+        return emits_changes and any(aggregates_in(each) for each in node.expressions)
 
     def where_clause(self, node: exp.Select, scope: Scope) -> str | None:
         """The condition of WHERE over the input's columns."""

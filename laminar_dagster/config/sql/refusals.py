@@ -26,17 +26,19 @@ class Refusal:
         keywords: By which of its tokens it is found in a query; the first that is there.
         example: A query over the tables of ``support.TABLES`` that is refused for it; empty where
             sqlglot's grammar for Spark has none.
+        why: What is the matter with it.
     """
 
     name: str
     instead: str = ""
     keywords: tuple[TokenType, ...] = ()
     example: str = ""
+    why: str = "is not supported yet"
 
     @property
     def problem(self) -> str:
         """What a user reads."""
-        return f"{self.name} is not supported yet"
+        return f"{self.name} {self.why}"
 
 
 # Of a SELECT, by sqlglot's name for the clause.
@@ -46,12 +48,6 @@ CLAUSES: Final[Mapping[str, Refusal]] = {
         "make it a view of its own",
         (TokenType.WITH,),
         "WITH x AS (SELECT page FROM clicks) SELECT page FROM x",
-    ),
-    "distinct": Refusal(
-        "SELECT DISTINCT",
-        "group by the columns and a window of time",
-        (TokenType.DISTINCT,),
-        "SELECT DISTINCT page FROM clicks",
     ),
     "joins": Refusal(
         "JOIN",
@@ -103,13 +99,13 @@ CLAUSES: Final[Mapping[str, Refusal]] = {
     ),
     "qualify": Refusal(
         "QUALIFY",
-        "use HAVING over TUMBLE or HOP",
+        "use HAVING",
         (TokenType.QUALIFY,),
         "SELECT page FROM clicks QUALIFY page > 'a'",
     ),
     "windows": Refusal(
         "WINDOW",
-        "use TUMBLE or HOP in GROUP BY",
+        "use a window of time in GROUP BY",
         (TokenType.WINDOW,),
         "SELECT page FROM clicks WINDOW w AS (PARTITION BY page)",
     ),
@@ -140,6 +136,40 @@ CLAUSES: Final[Mapping[str, Refusal]] = {
     "version": Refusal("a version of a table"),
     "when": Refusal("a version of a table"),
     "system_time": Refusal("a version of a table"),
+}
+
+# Of a query without a window: what would never end, or grow for ever.
+ENDLESS: Final[Mapping[str, Refusal]] = {
+    "group": Refusal(
+        "GROUP BY without a window",
+        "add EMIT CHANGES WITH (state.ttl = '30d'), or a window: "
+        "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
+        (TokenType.GROUP_BY,),
+        "SELECT page, COUNT(*) AS n FROM clicks GROUP BY page",
+        "has no end at which it could be put out",
+    ),
+    "distinct": Refusal(
+        "SELECT DISTINCT without EMIT CHANGES",
+        "add EMIT CHANGES WITH (state.ttl = '30d')",
+        (TokenType.DISTINCT,),
+        "SELECT DISTINCT page FROM clicks",
+        "has no end at which it could be put out",
+    ),
+    "keys": Refusal(
+        "EMIT CHANGES by key without `state.ttl`",
+        "say how long a key is kept after its last event: EMIT CHANGES WITH (state.ttl = '30d'); "
+        "or that it may grow: state.ttl = 'unbounded'",
+        (),
+        "SELECT page, COUNT(*) AS n FROM clicks GROUP BY page EMIT CHANGES",
+        "would keep every key for ever",
+    ),
+    "clock": Refusal(
+        "`state.ttl` of a query without event time",
+        "add WATERMARK FOR to the source and pass the column on, or set state.ttl = 'unbounded'",
+        (),
+        "SELECT id, COUNT(*) AS n FROM plain GROUP BY id EMIT CHANGES WITH (state.ttl = '1d')",
+        "has no clock by which a key could go",
+    ),
 }
 
 GROUPINGS: Final[Mapping[str, Refusal]] = {
@@ -229,11 +259,6 @@ EXPRESSIONS: Final[Mapping[type[exp.Expr], Refusal]] = {
         "group by it in a view before",
         example=f"SELECT count(DISTINCT page) AS n FROM clicks {_MINUTE}",
     ),
-    exp.Filter: Refusal(
-        "FILTER (WHERE …)",
-        "aggregate a CASE WHEN … THEN … END",
-        example=f"SELECT sum(amount) FILTER (WHERE page = 'a') AS n FROM clicks {_MINUTE}",
-    ),
     exp.WithinGroup: Refusal(
         "WITHIN GROUP",
         "aggregate in the sink",
@@ -303,6 +328,7 @@ ALLOWED: Final[tuple[type[exp.Expr], ...]] = (
     exp.EQ,
     exp.Escape,
     exp.Extract,
+    exp.Filter,
     exp.GT,
     exp.GTE,
     exp.HexString,
@@ -359,7 +385,7 @@ def unsupported(node: exp.Expr) -> Refusal | None:
 
 def refusals() -> tuple[Refusal, ...]:
     """Every refusal once, in the order in which a query is written."""
-    every = (CLAUSES, GROUPINGS, SET_OPERATIONS, EXPRESSIONS)
+    every = (CLAUSES, ENDLESS, GROUPINGS, SET_OPERATIONS, EXPRESSIONS)
     named = {each.name: each for table in every for each in reversed([*table.values()])}
     order = dict.fromkeys(each.name for table in every for each in table.values())
     return tuple(named[name] for name in order)

@@ -72,7 +72,25 @@ SUPPORTED: Final[dict[str, tuple[Supported, ...]]] = {
             "SELECT window_start, page, COUNT(*) AS n "
             "FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) "
             "GROUP BY window_start, window_end, page",
-            "HOP too; GROUP BY names the window's edges",
+            "HOP, CUMULATE and SESSION too; GROUP BY names the window's edges",
+        ),
+        Supported(
+            "GROUP BY CUMULATE(time, step, size)",
+            "SELECT window_start, window_end, COUNT(*) AS n FROM clicks "
+            "GROUP BY CUMULATE(ts, INTERVAL '1' HOUR, INTERVAL '1' DAY)",
+            "one result for each step, from the beginning of the window",
+        ),
+        Supported(
+            "GROUP BY SESSION(time, gap)",
+            "SELECT user_id, window_start, window_end, COUNT(*) AS n FROM clicks "
+            "GROUP BY SESSION(ts, INTERVAL '30' MINUTE), user_id",
+            "a session ends `gap` after its last event; an event exactly then begins the next",
+        ),
+        Supported(
+            "an offset, as the last argument",
+            "SELECT window_start, COUNT(*) AS n FROM clicks "
+            "GROUP BY TUMBLE(ts, INTERVAL '1' DAY, INTERVAL '6' HOUR)",
+            "of TUMBLE, HOP and CUMULATE: windows begin so long after midnight, 1970, in UTC",
         ),
         Supported(
             "EMIT ON WINDOW CLOSE",
@@ -80,12 +98,55 @@ SUPPORTED: Final[dict[str, tuple[Supported, ...]]] = {
             "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE) EMIT ON WINDOW CLOSE",
             "the default: a window is put out once, when the watermark has passed its end",
         ),
+        Supported(
+            "EMIT CHANGES over windows",
+            "SELECT window_end, page, COUNT(*) AS n FROM clicks "
+            "GROUP BY TUMBLE(ts, INTERVAL '1' HOUR), page EMIT CHANGES",
+            "each epoch puts out what it changed, as rows of `_weight` -1 and +1; sessions too",
+        ),
+    ),
+    "Groups without a window": (
+        Supported(
+            "GROUP BY … EMIT CHANGES WITH (state.ttl = '30d')",
+            "SELECT page, COUNT(*) AS n, SUM(amount) AS total FROM clicks GROUP BY page "
+            "EMIT CHANGES WITH (state.ttl = '30d')",
+            "a key leaves the view 30 days of event time after its last event",
+        ),
+        Supported(
+            "state.ttl = 'unbounded'",
+            "SELECT id, COUNT(*) AS n FROM plain GROUP BY id "
+            "EMIT CHANGES WITH (state.ttl = 'unbounded')",
+            "every key is kept for ever",
+        ),
+        Supported(
+            "one row over everything",
+            "SELECT COUNT(*) AS n, MAX(ts) AS last FROM clicks EMIT CHANGES",
+            "it comes with the first record",
+        ),
+        Supported(
+            "SELECT DISTINCT",
+            "SELECT DISTINCT user_id, page FROM clicks EMIT CHANGES WITH (state.ttl = '1d')",
+            "GROUP BY all of its columns",
+        ),
+        Supported(
+            "groups over rows that are taken back",
+            "SELECT n, COUNT(*) AS pages FROM "
+            "(SELECT page, COUNT(*) AS n FROM clicks GROUP BY page) GROUP BY n "
+            "EMIT CHANGES WITH (state.ttl = 'unbounded')",
+            "COUNT, SUM and AVG undo a row of `_weight` -1 by themselves; MIN and MAX cannot, and "
+            "are refused. So for every input with `_weight`",
+        ),
     ),
     "Aggregates": (
         Supported(
             "COUNT, SUM, MIN, MAX, AVG",
             "SELECT window_end, COUNT(*) AS n, COUNT(amount) AS paid, SUM(amount) AS s, "
             "MIN(ts) AS first, MAX(ts) AS last, AVG(amount) AS mean FROM clicks "
+            "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
+        ),
+        Supported(
+            "FILTER (WHERE …)",
+            "SELECT window_end, COUNT(*) FILTER (WHERE amount > 0) AS paid FROM clicks "
             "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
         ),
         Supported(

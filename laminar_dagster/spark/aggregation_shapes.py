@@ -1,4 +1,4 @@
-"""What a window keeps, and what becomes of it: decided on the driver, from the query and its types.
+"""What an aggregation keeps, and what becomes of it: decided on the driver, from query and types.
 
 Executors use the result (``state_shape``, ``aggregates``) and need nothing of the configuration.
 """
@@ -10,19 +10,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from laminar_dagster.config.model import Aggregate, WindowAggregate
-from laminar_dagster.config.operators import Partial, partials_of
+from laminar_dagster.config.model import (
+    Aggregate,
+    Aggregation,
+    KeyedAggregate,
+    Window,
+    WindowAggregate,
+)
+from laminar_dagster.config.operators import ROWS_BY_WEIGHT, Partial, all_partials, partials_of
 from laminar_dagster.core.ids import OperatorId
 from laminar_dagster.spark.aggregates import Merge, PartialColumn
 from laminar_dagster.spark.columns import quoted
+from laminar_dagster.spark.keyed_shape import KeyedShape
 from laminar_dagster.spark.state_shape import KeyColumn, StateShape
+from laminar_dagster.spark.window_assignment import WindowAssignment
 
 
 class WrongType(ValueError):
     """A key or an argument is of a type that it cannot have."""
 
 
-def argument_columns(query: WindowAggregate) -> dict[str, str]:
+def argument_columns(query: Aggregation) -> dict[str, str]:
     """The columns that carry the arguments of aggregates, by their SQL; each argument once."""
     texts = (each.argument for each in query.aggregates if each.argument is not None)
     return {text: f"_x{number}" for number, text in enumerate(dict.fromkeys(texts))}
@@ -31,7 +39,7 @@ def argument_columns(query: WindowAggregate) -> dict[str, str]:
 def shape_of(
     operator: OperatorId, query: WindowAggregate, types: Mapping[str, pa.DataType]
 ) -> StateShape:
-    """The shape of a window's state.
+    """The shape of the state of windows that are put out when they close.
 
     Args:
         operator: Its name.
@@ -41,6 +49,33 @@ def shape_of(
     Raises:
         WrongType: A key or an argument is of a type that it cannot have.
     """
+    return StateShape(operator, *_columns(query, types))
+
+
+def keyed_shape_of(
+    operator: OperatorId, query: KeyedAggregate, types: Mapping[str, pa.DataType]
+) -> KeyedShape:
+    """The shape of a state that is kept by key. The arguments are those of ``shape_of``.
+
+    Raises:
+        WrongType: A key or an argument is of a type that it cannot have.
+    """
+    weight = ROWS_BY_WEIGHT.name if query.weight is not None else None
+    return KeyedShape(
+        operator, *_columns(query, types), query.kind, query.gap_micros, weight=weight
+    )
+
+
+def assignment_of(window: Window) -> WindowAssignment:
+    """Which windows a record is in, for the executors."""
+    return WindowAssignment(
+        window.size_micros, window.slide_micros, window.offset_micros, window.grows
+    )
+
+
+def _columns(
+    query: Aggregation, types: Mapping[str, pa.DataType]
+) -> tuple[tuple[KeyColumn, ...], tuple[PartialColumn, ...]]:
     for key in query.keys:
         if pa.types.is_nested(types[key.name]):
             raise WrongType(f"cannot GROUP BY `{key.sql}`, which is of type {types[key.name]}")
@@ -49,12 +84,11 @@ def shape_of(
         if aggregate.argument is not None:
             _check_argument(aggregate, types[carried[aggregate.argument]])
     columns = []
-    wanted = [partial for each in query.aggregates for partial in partials_of(each)]
-    for partial in dict.fromkeys(wanted):
+    for partial in all_partials(query):
         column = carried[partial.argument] if partial.argument is not None else None
         columns.append(partial_column(partial, column, types[column] if column else None))
     keys = tuple(KeyColumn(key.name, key.sql, types[key.name]) for key in query.keys)
-    return StateShape(operator, keys, tuple(columns))
+    return keys, tuple(columns)
 
 
 def partial_column(partial: Partial, argument: str | None, argument_type: Any) -> PartialColumn:
@@ -76,9 +110,13 @@ def partial_column(partial: Partial, argument: str | None, argument_type: Any) -
     return PartialColumn(partial.name, argument, partial.function, merge, kind, argument_type)
 
 
-def finished_sql(aggregate: Aggregate, argument_type: Any) -> str:
+def finished_sql(aggregate: Aggregate, argument_type: Any, *, is_weighed: bool = False) -> str:
     """The aggregate's value, as Spark SQL over its partials, of Spark's own result type."""
-    value, *count = (quoted(partial.name) for partial in partials_of(aggregate))
+    kept = partials_of(aggregate, is_weighed=is_weighed)
+    value, *count = (quoted(partial.name) for partial in kept)
+    if is_weighed and aggregate.function == "sum":
+        # What was taken back to the last value is no sum of 0.
+        value = f"IF({count[0]} = 0, NULL, {value})"
     is_decimal = argument_type is not None and pa.types.is_decimal(argument_type)
     match aggregate.function:
         case "sum" if is_decimal:
