@@ -7,13 +7,12 @@ filter, an aggregation (``groups.py``), or a UNION ALL of such.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlglot import TokenType, exp
 
 from laminar_dagster.config.mistakes import Report, listed, nearest
 from laminar_dagster.config.model import (
-    Aggregation,
     Projection,
     Query,
     Relation,
@@ -29,12 +28,12 @@ from laminar_dagster.config.sql.refusals import CLAUSES, SET_OPERATIONS, Refusal
 from laminar_dagster.config.sql.scope import BROKEN, EventTime, Output, Scope
 from laminar_dagster.config.sql.syntax import Emit
 from laminar_dagster.config.sql.text import Statement, quoted
+from laminar_dagster.config.sql.unions import Part, common_times, renamed
 
-_TAKEN = {"this", "expressions", "from_", "where", "group", "having", "alias", "distinct"}
+_TAKEN = {"this", "expressions", "from_", "where", "group", "having", "alias", "distinct", "with_"}
 _SET_ARGUMENTS = {"this", "expression", "distinct", "by_name", "side", "kind", "on"}
 
 Tables = Mapping[str, tuple[str, Output]]
-Part = Select | Aggregation
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +63,41 @@ class QueryReader:
         self.emit = emit
         self.expressions = Expressions(statement, view, report)
         self._tables = tables
+        self._named: dict[str, tuple[Query | None, Output]] = {}
         self._may_lack_names = False
 
     def read(self, node: exp.Expr) -> tuple[Query | None, Output]:
         """The query and its columns; no query when something is wrong that leaves no shape."""
         node = self._unwrapped(node)
+        outer = self._named
+        self._named = {**outer, **self._common_tables(node)}
+        try:
+            return self._query(node)
+        finally:
+            self._named = outer
+
+    def _common_tables(self, node: exp.Expr) -> dict[str, tuple[Query | None, Output]]:
+        """The queries of a WITH, by name in lower case; each may read those before it."""
+        clause = node.args.get("with_")
+        outer, found = self._named, dict[str, tuple[Query | None, Output]]()
+        if clause is None:
+            return found
+        for each in clause.expressions:
+            name, where = each.alias, self.expressions.where(each.args["alias"])
+            if clause.args.get("recursive"):
+                refused = CLAUSES["recursive"]
+                self.report.add(where, refused.problem, refused.instead)
+            if name.lower() in found or name.lower() in self._tables:
+                problem = f"there is already a source, view or query `{name[:80]}`"
+                self.report.add(where, problem, "give this one another name")
+            if each.args["alias"].args.get("columns"):
+                self.report.add(where, "a list of columns is not supported here", "use AS in it")
+            self._named = {**outer, **found}
+            found[name.lower()] = self.read(each.this)
+        self._named = outer
+        return found
+
+    def _query(self, node: exp.Expr) -> tuple[Query | None, Output]:
         if isinstance(node, exp.SetOperation):
             return self._union(node)
         if isinstance(node, exp.Select):
@@ -97,9 +126,9 @@ class QueryReader:
             places.append(self.expressions.where(each))
             names = outputs[0].columns
             if isinstance(query, UnionAll):
-                parts.extend(_renamed(part, names) for part in query.parts)
+                parts.extend(renamed(part, names) for part in query.parts)
             elif query is not None:
-                parts.append(_renamed(query, names))
+                parts.append(renamed(query, names))
         first = outputs[0]
         for output, place in zip(outputs, places, strict=True):
             if not (first.unknown or output.unknown) and len(output.columns) != len(first.columns):
@@ -115,7 +144,7 @@ class QueryReader:
             problem = f"this query of a UNION ALL has `{changelog.WEIGHT}` in another place"
             self.report.add(places[odd], problem, "it stands at the same place in each")
         lacking = next((each.lacks_retractions for each in outputs if each.lacks_retractions), "")
-        times = _common_times(outputs)
+        times = common_times(outputs)
         return UnionAll(tuple(parts)), Output(first.columns, times, lacks_retractions=lacking)
 
     def _branches(self, node: exp.Expr) -> Iterator[exp.Expr]:
@@ -154,8 +183,6 @@ class QueryReader:
 
     def _select(self, node: exp.Select) -> tuple[Query | None, Output]:
         self._refuse_clauses(node)
-        if node.args.get("with_"):
-            return None, BROKEN
         relation, scope, window = self._input(node)
         if scope is None or relation is None:
             return None, BROKEN
@@ -330,9 +357,13 @@ class QueryReader:
                 where, "a table's name has one part", "leave out what is before the dot"
             )
             return None, None, None
+        if table.name.lower() in self._named:
+            query, output = self._named[table.name.lower()]
+            scope = Scope(table.alias or table.name, output, f"`{table.name}`")
+            return query, scope, window_of(table)
         found = self._tables.get(table.name.lower())
         if found is None:
-            known = [each[0] for each in self._tables.values()]
+            known = [*(each[0] for each in self._tables.values()), *self._named]
             hint = nearest(table.name, known, listed(known, "sources and views"))
             problem = f"there is no source or view `{table.name[:80]}`"
             self.report.add(where, problem, hint)
@@ -347,7 +378,7 @@ class QueryReader:
             if not value or key in taken:
                 continue
             refused = CLAUSES.get(key, Refusal(key.strip("_").upper()))
-            start = 0 if key == "with_" else self._keyword(node, *refused.keywords)
+            start = self._keyword(node, *refused.keywords)
             self.report.add(self.statement.where(start), refused.problem, refused.instead)
 
     def _keyword(self, node: exp.Expr, *kinds: TokenType) -> int:
@@ -355,30 +386,3 @@ class QueryReader:
         if isinstance(node, exp.Table | exp.SetOperation):
             span = (span[0], len(self.statement.tokens))
         return self.statement.find(kinds, span)
-
-
-def _renamed(query: Part, names: tuple[str, ...]) -> Part:
-    if len(names) != len(query.columns):
-        return query
-    columns = tuple(
-        Projection(name, each.sql) for name, each in zip(names, query.columns, strict=True)
-    )
-    return replace(query, columns=columns)
-
-
-def _common_times(outputs: list[Output]) -> dict[str, EventTime]:
-    """The columns that are event time in every query of a union, under the first one's names."""
-    found: dict[str, EventTime] = {}
-    for position, name in enumerate(outputs[0].columns):
-        times = [
-            each.times.get(each.columns[position].lower())
-            for each in outputs
-            if position < len(each.columns)
-        ]
-        known = [each for each in times if each is not None]
-        if len(known) == len(outputs):
-            sources = tuple(dict.fromkeys(name for each in known for name in each.sources))
-            lengths = {each.window_micros for each in known}
-            aligned = all(each.aligned for each in known) and len(lengths) == 1
-            found[name.lower()] = EventTime(sources, max(lengths), aligned)
-    return found

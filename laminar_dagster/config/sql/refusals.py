@@ -43,11 +43,11 @@ class Refusal:
 
 # Of a SELECT, by sqlglot's name for the clause.
 CLAUSES: Final[Mapping[str, Refusal]] = {
-    "with_": Refusal(
-        "WITH (a common table expression)",
-        "make it a view of its own",
+    "recursive": Refusal(
+        "WITH RECURSIVE",
+        "",
         (TokenType.WITH,),
-        "WITH x AS (SELECT page FROM clicks) SELECT page FROM x",
+        "WITH RECURSIVE x AS (SELECT page FROM clicks) SELECT page FROM x",
     ),
     "joins": Refusal(
         "JOIN",

@@ -44,6 +44,13 @@ SUPPORTED: Final[dict[str, tuple[Supported, ...]]] = {
             "SELECT page FROM (SELECT page, amount FROM clicks) WHERE amount > 1",
         ),
         Supported(
+            "WITH (a common table expression)",
+            "WITH paid AS (SELECT page, ts FROM clicks WHERE amount > 0), "
+            "known AS (SELECT page, ts FROM paid WHERE page IS NOT NULL) SELECT page FROM known",
+            "a query by a name, for this view alone. Read twice, it is computed twice: a view of "
+            "its own is computed once for all that read it",
+        ),
+        Supported(
             "UNION ALL",
             "SELECT page, ts FROM clicks UNION ALL SELECT upper(page) AS page, ts FROM clicks",
             "columns by position",
