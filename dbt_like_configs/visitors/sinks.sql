@@ -7,6 +7,10 @@ CREATE SINK users_by_purchases FROM users_by_purchases WITH (
     connector = 'sqlite', path = '.laminar/visitors/output/visitors.db',
     mode = 'upsert', key = 'purchases'
 );
+CREATE SINK last_purchase FROM last_purchase WITH (
+    connector = 'sqlite', path = '.laminar/visitors/output/visitors.db',
+    mode = 'upsert', key = 'user_id'
+);
 CREATE SINK known_pages FROM known_pages WITH (
     connector = 'sqlite', path = '.laminar/visitors/output/visitors.db',
     mode = 'upsert', key = 'user_id, page'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
 
 import sqlglot
 from sqlglot import exp
@@ -14,17 +15,19 @@ from laminar_dagster.config.fingerprint import (
     relations,
 )
 from laminar_dagster.config.model import (
-    Aggregation,
     KeyedAggregate,
     PipelineModel,
+    Ranked,
     Relation,
     Select,
     SourceTable,
+    Stateful,
     TableInput,
+    UnionAll,
     View,
     WindowAggregate,
 )
-from laminar_dagster.config.operators import all_partials, stateful_operators, time_of
+from laminar_dagster.config.operators import arguments_of, kept_by, stateful_operators, time_of
 from laminar_dagster.core.definition import OperatorDefinition, PipelineDefinition
 from laminar_dagster.core.document import FORMAT_VERSION
 from laminar_dagster.core.ids import OperatorId
@@ -45,13 +48,13 @@ def define(model: PipelineModel) -> PipelineDefinition:
     )
 
 
-def _define(operator: OperatorId, query: Aggregation, model: PipelineModel) -> OperatorDefinition:
+def _define(operator: OperatorId, query: Stateful, model: PipelineModel) -> OperatorDefinition:
     sources = {str(each.source_id): each for each in model.sources}
     views = {str(each.name): each for each in model.views}
     upstream = [*_upstream(query.source, views)]
-    arguments = [each.argument for each in query.aggregates if each.argument is not None]
-    window, keyed = query.window, query if isinstance(query, KeyedAggregate) else None
-    weight = keyed.weight if keyed else None
+    arguments = [*arguments_of(query)]
+    window = None if isinstance(query, Ranked) else query.window
+    weight = query.weight if isinstance(query, KeyedAggregate) else None
     inside = [text for text in (time_of(query), query.where, weight) if text is not None]
     inside += [key.sql for key in query.keys]
     inside += [text for relation in upstream for text in _texts(relation)]
@@ -79,16 +82,26 @@ def _define(operator: OperatorId, query: Aggregation, model: PipelineModel) -> O
         slide_micros=window.slide_micros if window else 0,
         offset_micros=window.offset_micros if window else 0,
         grows=window.grows if window else False,
-        kept_as=keyed.kind if keyed else None,
-        gap_micros=keyed.gap_micros if keyed else None,
+        kept_as=_kept_as(query),
+        gap_micros=None if isinstance(query, WindowAggregate) else query.gap_micros,
         weight=weight,
         keys=tuple(key.sql for key in query.keys),
-        partials=tuple(each.name for each in all_partials(query)),
+        partials=kept_by(query),
         where=query.where,
         reads=reads,
         columns=columns,
         arguments=tuple(only_arguments),
     )
+
+
+def _kept_as(query: Stateful) -> Literal["group", "window", "session", "rank"] | None:
+    match query:
+        case WindowAggregate():
+            return None
+        case KeyedAggregate():
+            return query.kind
+        case Ranked():
+            return "rank"
 
 
 def _upstream(relation: Relation, views: Mapping[str, View]) -> Iterator[Relation]:
@@ -107,13 +120,17 @@ def _texts(relation: Relation) -> Iterator[str]:
     """The expressions of a relation itself, not of those nested in it."""
     if isinstance(relation, Select):
         yield from (each.sql for each in relation.columns)
-    if isinstance(relation, WindowAggregate | KeyedAggregate):
+    if isinstance(relation, Ranked):
+        yield from (each.sql for each in relation.keys)
+        yield from arguments_of(relation)
+    if isinstance(relation, WindowAggregate | KeyedAggregate | Ranked):
         time = time_of(relation)
         yield from (time,) if time else ()
+    if isinstance(relation, WindowAggregate | KeyedAggregate):
         yield from (each.sql for each in (*relation.keys, *relation.columns))
-        yield from (each.argument for each in relation.aggregates if each.argument is not None)
+        yield from arguments_of(relation)
         yield from (relation.having,) if relation.having else ()
-    if isinstance(relation, Select | WindowAggregate | KeyedAggregate) and relation.where:
+    if not isinstance(relation, TableInput | UnionAll) and relation.where:
         yield relation.where
 
 

@@ -10,6 +10,7 @@ from laminar_dagster.config.fingerprint import relations
 from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.model import (
     KeyedAggregate,
+    Ranked,
     SinkTable,
     TableInput,
     View,
@@ -77,6 +78,8 @@ def _takes_rows_back(view: View, views: Mapping[str, View]) -> bool:
     if WEIGHT not in view.columns:
         return False
     for each in relations(view.query):
+        if isinstance(each, Ranked):
+            return True
         if isinstance(each, KeyedAggregate) and each.emits == "changes":
             return True
         below = views.get(each.name) if isinstance(each, TableInput) else None

@@ -20,6 +20,7 @@ from laminar_dagster.config.model import (
     Aggregation,
     Column,
     KeyedAggregate,
+    Ranked,
     Relation,
     Select,
     SourceTable,
@@ -114,7 +115,7 @@ def relations(query: Relation) -> Iterable[Relation]:
         each = stack.pop()
         yield each
         match each:
-            case Select() | WindowAggregate() | KeyedAggregate():
+            case Select() | WindowAggregate() | KeyedAggregate() | Ranked():
                 stack.append(each.source)
             case UnionAll():
                 stack.extend(reversed(each.parts))
@@ -173,6 +174,15 @@ def describe_query(query: Relation) -> Any:
                 "having": query.having,
                 "from": describe_query(query.source),
             }
+        case Ranked():
+            return {
+                "ranked": [query.limit, query.rank, query.time, query.gap_micros],
+                "order": [[each.sql, each.descending, each.nulls_first] for each in query.order],
+                "keys": [[each.name, each.sql] for each in query.keys],
+                "select": [[each.name, each.sql] for each in query.columns],
+                "where": query.where,
+                "from": describe_query(query.source),
+            }
         case UnionAll():
             return {"union_all": [describe_query(each) for each in query.parts]}
 
@@ -182,7 +192,10 @@ def _aggregation(query: Aggregation) -> dict[str, Any]:
         **({"window": _window(query.window)} if query.window else {}),
         **(_keyed(query) if isinstance(query, KeyedAggregate) else {}),
         "keys": [[each.name, each.sql] for each in query.keys],
-        "aggregates": [[each.name, each.function, each.argument] for each in query.aggregates],
+        "aggregates": [
+            [each.name, each.function, each.argument, *([each.by] if each.by else [])]
+            for each in query.aggregates
+        ],
         "where": query.where,
     }
 

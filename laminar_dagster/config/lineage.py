@@ -15,6 +15,7 @@ from laminar_dagster.config.model import (
     Aggregation,
     KeyedAggregate,
     PipelineModel,
+    Ranked,
     Relation,
     Select,
     TableInput,
@@ -70,6 +71,11 @@ def _trace(relation: Relation, tables: Mapping[str, Sequence[str]]) -> _Origins:
         case WindowAggregate() | KeyedAggregate():
             group = _trace_group(relation, _trace(relation.source, tables))
             return {each.name: _origins(each.sql, group) for each in relation.columns}
+        case Ranked():
+            inside = _trace(relation.source, tables)
+            found = {each.name: _origins(each.sql, inside) for each in relation.columns}
+            own = (WEIGHT,) if relation.rank is None else (relation.rank, WEIGHT)
+            return {**found, **dict.fromkeys(own, frozenset())}
         case UnionAll(parts):
             traced = [_trace(part, tables) for part in parts]
             by_position = zip(*(each.values() for each in traced), strict=True)
@@ -86,7 +92,10 @@ def _trace_group(query: Aggregation, inside: _Origins) -> _Origins:
         WEIGHT: frozenset(),
         **dict.fromkeys(WINDOW_COLUMNS, time),
         **{each.name: _origins(each.sql, inside) for each in query.keys},
-        **{each.name: _origins(each.argument, inside) for each in query.aggregates},
+        **{
+            each.name: _origins(each.argument, inside) | _origins(each.by, inside)
+            for each in query.aggregates
+        },
     }
 
 

@@ -2,11 +2,12 @@
 
 Frozen and checked. There are no statements left; expressions stay as Spark SQL text.
 
-A view's query is one of four shapes, nested through ``Relation``:
+A view's query is one of five shapes, nested through ``Relation``:
 
     Select          projection and filter of one relation
     WindowAggregate GROUP BY a window of event time (and keys), put out when the window closes
     KeyedAggregate  GROUP BY keys, put out whenever it changes; or by sessions
+    Ranked          the first rows of each key, put out whenever they change
     UnionAll        the rows of several queries of equal columns
 """
 
@@ -117,17 +118,33 @@ class Window:
     grows: bool = False
 
 
+AggregateFunction = Literal[
+    "count",
+    "sum",
+    "min",
+    "max",
+    "avg",
+    "min_by",
+    "max_by",
+    "collect_list",
+    "collect_set",
+    "count_distinct",
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """An aggregate. ``argument`` is Spark SQL over the input; None for ``COUNT(*)``.
 
     Attributes:
         name: Its column in the state, ``_a0``, ``_a1``, …
+        by: What decides which of the arguments is taken, for MIN_BY and MAX_BY.
     """
 
     name: str
-    function: Literal["count", "sum", "min", "max", "avg"]
+    function: AggregateFunction
     argument: str | None
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,15 +201,49 @@ class KeyedAggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class Ordering:
+    """An item of ORDER BY: Spark SQL over the input."""
+
+    sql: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The first rows of each key in some order, put out whenever they change.
+
+    Attributes:
+        keys: Columns ``_k0``, ``_k1``, … over the input's columns.
+        limit: So many of each key; 0 before it is known.
+        rank: The column that holds a row's place, from 1; None if nobody asks for it.
+        columns: The output, over the input's columns; ``rank`` and ``_weight`` follow.
+        time: As of ``KeyedAggregate``.
+        gap_micros: As of ``KeyedAggregate``.
+    """
+
+    source: Relation
+    keys: tuple[Projection, ...]
+    order: tuple[Ordering, ...]
+    limit: int
+    rank: str | None
+    columns: tuple[Projection, ...]
+    time: str | None = None
+    gap_micros: int | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class UnionAll:
     """The rows of several queries, column by position."""
 
-    parts: tuple[Select | Aggregation, ...]
+    parts: tuple[Select | Stateful, ...]
 
 
 Aggregation = WindowAggregate | KeyedAggregate
-Relation = TableInput | Select | WindowAggregate | KeyedAggregate | UnionAll
-Query = Select | WindowAggregate | KeyedAggregate | UnionAll
+Stateful = WindowAggregate | KeyedAggregate | Ranked
+Relation = TableInput | Select | WindowAggregate | KeyedAggregate | Ranked | UnionAll
+Query = Select | WindowAggregate | KeyedAggregate | Ranked | UnionAll
 
 
 @dataclass(frozen=True, slots=True)

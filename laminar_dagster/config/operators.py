@@ -10,8 +10,10 @@ from laminar_dagster.config.model import (
     Aggregate,
     Aggregation,
     KeyedAggregate,
+    Ranked,
     Relation,
     Select,
+    Stateful,
     TableInput,
     UnionAll,
     View,
@@ -28,14 +30,16 @@ class Partial:
     added, moved or removed elsewhere in the query.
     """
 
-    function: Literal["count", "sum", "min", "max"]
+    function: Literal["count", "sum", "min", "max", "min_by", "max_by", "values", "distinct"]
     argument: str | None
     is_weighed: bool = False
+    by: str | None = None
 
     @property
     def name(self) -> str:
         """For example ``sum(price)``, ``count(*)`` or ``count(*) by weight``."""
-        call = f"{self.function}({'*' if self.argument is None else self.argument})"
+        given = "*" if self.argument is None else self.argument
+        call = f"{self.function}({given if self.by is None else f'{given}, {self.by}'})"
         return f"{call} by weight" if self.is_weighed else call
 
 
@@ -50,10 +54,24 @@ def partials_of(aggregate: Aggregate, *, is_weighed: bool = False) -> tuple[Part
         aggregate: Which.
         is_weighed: Whether rows are taken back: then a sum has to know when nothing is left.
     """
-    if aggregate.function == "avg" or (is_weighed and aggregate.function == "sum"):
-        kept = Partial("sum", aggregate.argument, is_weighed)
-        return kept, Partial("count", aggregate.argument, is_weighed)
-    return (Partial(aggregate.function, aggregate.argument, is_weighed),)
+    argument = aggregate.argument
+    match aggregate.function:
+        case "avg":
+            kept = Partial("sum", argument, is_weighed)
+            return kept, Partial("count", argument, is_weighed)
+        case "sum" if is_weighed:
+            kept = Partial("sum", argument, is_weighed)
+            return kept, Partial("count", argument, is_weighed)
+        case "min_by":
+            return Partial("min_by", argument, by=aggregate.by), Partial("min", aggregate.by)
+        case "max_by":
+            return Partial("max_by", argument, by=aggregate.by), Partial("max", aggregate.by)
+        case "collect_list":
+            return (Partial("values", argument),)
+        case "collect_set" | "count_distinct":
+            return (Partial("distinct", argument),)
+        case "count" | "sum" | "min" | "max":
+            return (Partial(aggregate.function, argument, is_weighed),)
 
 
 def all_partials(query: Aggregation) -> tuple[Partial, ...]:
@@ -65,8 +83,32 @@ def all_partials(query: Aggregation) -> tuple[Partial, ...]:
     return tuple(dict.fromkeys(wanted))
 
 
-def time_of(query: Aggregation) -> str | None:
-    """The event time that an aggregation depends on, as Spark SQL; None if on none."""
+def arguments_of(query: Stateful) -> Iterator[str]:
+    """What is kept of its input beside keys and time, as Spark SQL."""
+    if isinstance(query, Ranked):
+        yield from (each.sql for each in query.order)
+        yield from (each.sql for each in query.columns)
+        return
+    for each in query.aggregates:
+        yield from (text for text in (each.argument, each.by) if text is not None)
+
+
+def kept_by(query: Stateful) -> tuple[str, ...]:
+    """What the state holds for each of its rows, told apart by name."""
+    if isinstance(query, Ranked):
+        order = (
+            f"{each.sql} {'DESC' if each.descending else 'ASC'} "
+            f"NULLS {'FIRST' if each.nulls_first else 'LAST'}"
+            for each in query.order
+        )
+        return (f"first {query.limit} by {', '.join(order)}", *(each.sql for each in query.columns))
+    return tuple(each.name for each in all_partials(query))
+
+
+def time_of(query: Stateful) -> str | None:
+    """The event time that a state depends on, as Spark SQL; None if on none."""
+    if isinstance(query, Ranked):
+        return query.time
     if isinstance(query, KeyedAggregate):
         return query.window.time if query.window else query.time
     return query.window.time
@@ -82,22 +124,20 @@ def id_of_input(operator: OperatorId) -> OperatorId:
     return OperatorId(f"{operator}.in")
 
 
-def stateful_operators(view: View) -> Iterator[tuple[OperatorId, Aggregation]]:
-    """The aggregations of a view, by the names under which their state is kept."""
-    yield from _aggregations(view.query, OperatorId(view.name))
+def stateful_operators(view: View) -> Iterator[tuple[OperatorId, Stateful]]:
+    """What keeps state in a view, by the names under which their state is kept."""
+    yield from _stateful(view.query, OperatorId(view.name))
 
 
-def _aggregations(
-    relation: Relation, operator: OperatorId
-) -> Iterator[tuple[OperatorId, Aggregation]]:
+def _stateful(relation: Relation, operator: OperatorId) -> Iterator[tuple[OperatorId, Stateful]]:
     match relation:
         case TableInput():
             return
         case Select():
-            yield from _aggregations(relation.source, operator)
-        case WindowAggregate() | KeyedAggregate():
+            yield from _stateful(relation.source, operator)
+        case WindowAggregate() | KeyedAggregate() | Ranked():
             yield operator, relation
-            yield from _aggregations(relation.source, id_of_input(operator))
+            yield from _stateful(relation.source, id_of_input(operator))
         case UnionAll(parts):
             for index, part in enumerate(parts):
-                yield from _aggregations(part, id_of_part(operator, index))
+                yield from _stateful(part, id_of_part(operator, index))

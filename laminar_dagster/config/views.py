@@ -13,10 +13,17 @@ from sqlglot import exp
 from laminar_dagster.config.determinism import DeterminismWarning
 from laminar_dagster.config.fingerprint import relations
 from laminar_dagster.config.mistakes import Report
-from laminar_dagster.config.model import KeyedAggregate, Place, Query, View, WindowAggregate
+from laminar_dagster.config.model import (
+    KeyedAggregate,
+    Place,
+    Query,
+    Ranked,
+    View,
+    WindowAggregate,
+)
 from laminar_dagster.config.sql.dialect import SqlSyntaxError, TooIntricate, parse
 from laminar_dagster.config.sql.queries import QueryReader
-from laminar_dagster.config.sql.refusals import CLAUSES
+from laminar_dagster.config.sql.refusals import CLAUSES, RANKS
 from laminar_dagster.config.sql.scope import BROKEN, Output
 from laminar_dagster.config.sql.syntax import CreateView
 from laminar_dagster.config.sql.text import Statement
@@ -125,6 +132,9 @@ def _read(
     findings = reader.expressions.findings
     if query is None:
         return None, output, findings
+    if output.rank:
+        refused = RANKS["limit"]
+        report.add(definition.query.where(), refused.problem, refused.instead)
     _check_emit(parsed, query, report)
     place = Place(definition.query.sql.file, definition.name.line)
     text = definition.query.raw(0, len(definition.query.tokens))
@@ -136,13 +146,11 @@ def _read(
 def _check_emit(parsed: ParsedView, query: Query, report: Report) -> None:
     """Note an EMIT that says nothing about its query."""
     emit = parsed.definition.emit
-    groups = [
-        each for each in relations(query) if isinstance(each, WindowAggregate | KeyedAggregate)
-    ]
-    if emit is None or groups:
+    grouped = (WindowAggregate, KeyedAggregate, Ranked)
+    if emit is None or any(isinstance(each, grouped) for each in relations(query)):
         return
     if emit.changes:
-        hint = "leave it out; it is for views with GROUP BY or DISTINCT"
+        hint = "leave it out; it is for views with GROUP BY, DISTINCT or ROW_NUMBER"
         report.add(emit.where, f"view `{parsed.name}` has no groups that could change", hint)
     else:
         hint = "leave it out; it is for views with TUMBLE or the like"

@@ -26,8 +26,8 @@ class OperatorDefinition(Record, frozen=True, kw_only=True):
         size_micros: Of its windows; 0 where there are none.
         offset_micros: By how much their edges are shifted.
         grows: Whether they begin every ``size`` and end every ``slide``.
-        kept_as: How its state is kept by key: as a group, a window or a session; None for windows
-            that are only added to.
+        kept_as: How its state is kept by key: as a group, a window, a session or a rank; None for
+            windows that are only added to.
         gap_micros: After how long without an event a key is forgotten, or a session ends.
         weight: Of the rows that go in.
         keys: In the order by which buckets are chosen.
@@ -50,7 +50,7 @@ class OperatorDefinition(Record, frozen=True, kw_only=True):
     where: Sql | None = None
     offset_micros: int = 0
     grows: bool = False
-    kept_as: Literal["group", "window", "session"] | None = None
+    kept_as: Literal["group", "window", "session", "rank"] | None = None
     gap_micros: Natural | None = None
     weight: Sql | None = None
 

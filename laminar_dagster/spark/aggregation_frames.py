@@ -18,6 +18,8 @@ from laminar_dagster.config.model import (
     Aggregation,
     KeyedAggregate,
     Projection,
+    Ranked,
+    Stateful,
     WindowAggregate,
 )
 from laminar_dagster.config.operators import partials_of, time_of
@@ -27,6 +29,8 @@ from laminar_dagster.spark.aggregation_shapes import (
     assignment_of,
     finished_sql,
     keyed_shape_of,
+    ranked_columns,
+    ranked_shape_of,
     shape_of,
 )
 from laminar_dagster.spark.bucket_step import CONTROL_BUCKET, BucketStep
@@ -47,15 +51,19 @@ from laminar_dagster.spark.keyed_partials import KeyedPartials
 from laminar_dagster.spark.keyed_rows import WEIGHT
 from laminar_dagster.spark.keyed_shape import KeyedShape
 from laminar_dagster.spark.partial_step import PartialStep, WindowPartials
+from laminar_dagster.spark.ranked_shape import RANK
 from laminar_dagster.spark.state_shape import StateShape
 
 
-def inputs_of_records(query: Aggregation) -> tuple[Projection, ...]:
+def inputs_of_records(query: Stateful) -> tuple[Projection, ...]:
     """What is needed of a record: its time, its keys, the arguments of aggregates, its weight."""
     time = time_of(query)
     found = [Projection(TIME, f"unix_micros({time})")] if time is not None else []
     found += query.keys
-    found += [Projection(name, sql) for sql, name in argument_columns(query).items()]
+    if isinstance(query, Ranked):
+        found += [Projection(name, sql) for name, sql in ranked_columns(query).items()]
+    else:
+        found += [Projection(name, sql) for sql, name in argument_columns(query).items()]
     if isinstance(query, KeyedAggregate) and query.weight is not None:
         found.append(Projection(WEIGHT, query.weight))
     return tuple(found)
@@ -73,12 +81,16 @@ def partials_of_records(
 
 
 def keyed_partials_of_records(
-    records: DataFrame, query: KeyedAggregate, operator: OperatorId
+    records: DataFrame, query: KeyedAggregate | Ranked, operator: OperatorId
 ) -> tuple[DataFrame, KeyedShape]:
     """As ``partials_of_records``, for a state that is kept by key."""
     types = {each.name: each.type for each in to_arrow_schema(records.schema, timezone="UTC")}
-    shape = keyed_shape_of(operator, query, types)
-    step = KeyedPartials(shape, assignment_of(query.window) if query.window else None)
+    if isinstance(query, Ranked):
+        step = KeyedPartials(ranked_shape_of(operator, query, types))
+    else:
+        windows = assignment_of(query.window) if query.window else None
+        step = KeyedPartials(keyed_shape_of(operator, query, types), windows)
+    shape = step.shape
     frame = _one_zero(records, query, types)
     made = frame.mapInArrow(PartialStep(step), from_arrow_schema(step.schema))
     return made.selectExpr("*", f"{hash_of_keys(shape)} AS {HASH}"), shape
@@ -150,6 +162,16 @@ def finished_groups(changed: DataFrame, query: KeyedAggregate, shape: KeyedShape
     return changed.selectExpr(*_OWN, WEIGHT, *edges, *_finished(query, shape))
 
 
+def finished_ranks(changed: DataFrame, query: Ranked) -> DataFrame:
+    """The first rows of each key under the names of the query."""
+    found = [
+        f"{quoted(f'_p{number}')} AS {quoted(each.name)}"
+        for number, each in enumerate(query.columns)
+    ]
+    found += [f"{RANK} AS {quoted(query.rank)}"] if query.rank is not None else []
+    return changed.selectExpr(*_OWN, *found, WEIGHT)
+
+
 _OWN: Final = (PART, CONTROL, f"{CONTROL} IS NULL AS {KEEP}")
 
 
@@ -171,7 +193,7 @@ def _finished(query: Aggregation, shape: StateShape | KeyedShape) -> list[str]:
     return found
 
 
-def _one_zero(records: DataFrame, query: Aggregation, types: dict[str, pa.DataType]) -> DataFrame:
+def _one_zero(records: DataFrame, query: Stateful, types: dict[str, pa.DataType]) -> DataFrame:
     """SQL knows one zero; bytes know two."""
     floats = {key.name for key in query.keys if pa.types.is_floating(types[key.name])}
     if not floats:

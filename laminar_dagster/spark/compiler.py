@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 
 import pyarrow as pa
 from pyspark import StorageLevel
@@ -24,13 +24,14 @@ from pyspark.sql.types import StructType
 
 from laminar_dagster.config.fingerprint import relations
 from laminar_dagster.config.model import (
-    Aggregation,
     KeyedAggregate,
     PipelineModel,
     Projection,
     Query,
+    Ranked,
     Relation,
     Select,
+    Stateful,
     TableInput,
     UnionAll,
     View,
@@ -45,6 +46,7 @@ from laminar_dagster.core.ports import ObjectStore
 from laminar_dagster.spark.aggregation_frames import (
     advanced_state,
     finished_groups,
+    finished_ranks,
     finished_windows,
     inputs_of_records,
     keyed_partials_of_records,
@@ -56,6 +58,7 @@ from laminar_dagster.spark.bucket_step import BucketStep, WindowStep
 from laminar_dagster.spark.columns import CONTROL, EARLY, KEEP, PART, quoted
 from laminar_dagster.spark.early_partials import EarlyWindow
 from laminar_dagster.spark.early_windows import early_window
+from laminar_dagster.spark.keyed_shape import KeyedShape
 from laminar_dagster.spark.keyed_step import KeyedStep
 from laminar_dagster.spark.scan import Scan, scan_frame
 from laminar_dagster.spark.staging import OWN, REPORT, StageStep
@@ -211,6 +214,8 @@ class Compiler:
                 return self._window(view, query, operator)
             case KeyedAggregate():
                 return self._keyed(view, query, operator)
+            case Ranked():
+                return finished_ranks(self._changed(view, query, operator, "changes")[0], query)
             case UnionAll(parts):
                 return self._union(view, parts, operator)
             case _:
@@ -221,7 +226,7 @@ class Compiler:
         return self._projected(frame, query.columns)
 
     def _union(
-        self, view: View, parts: tuple[Select | Aggregation, ...], operator: OperatorId
+        self, view: View, parts: tuple[Select | Stateful, ...], operator: OperatorId
     ) -> DataFrame:
         frames: list[DataFrame] = []
         for index, part in enumerate(parts):
@@ -269,6 +274,17 @@ class Compiler:
         return self._projected(self._filtered(finished, query.having), query.columns)
 
     def _keyed(self, view: View, query: KeyedAggregate, operator: OperatorId) -> DataFrame:
+        changed, shape = self._changed(view, query, operator, query.emits)
+        finished = finished_groups(changed, query, shape)
+        return self._projected(self._filtered(finished, query.having), query.columns)
+
+    def _changed(
+        self,
+        view: View,
+        query: KeyedAggregate | Ranked,
+        operator: OperatorId,
+        emits: Literal["changes", "close"],
+    ) -> tuple[DataFrame, KeyedShape]:
         records = self._records(view, query, operator)
         partials, shape = keyed_partials_of_records(records, query, operator)
         step = KeyedStep(
@@ -277,11 +293,9 @@ class Compiler:
             chains=self._files(operator),
             attempt=self.attempt,
             store=self.store,
-            emits=query.emits,
+            emits=emits,
         )
-        changed = self._advanced(partials, query, operator, step)
-        finished = finished_groups(changed, query, shape)
-        return self._projected(self._filtered(finished, query.having), query.columns)
+        return self._advanced(partials, query, operator, step), shape
 
     def _partials(
         self, view: View, query: WindowAggregate, operator: OperatorId
@@ -291,12 +305,12 @@ class Compiler:
             return partials_of_scan(self._scanned[source], number, window)
         return partials_of_records(self._records(view, query, operator), query, operator)
 
-    def _records(self, view: View, query: Aggregation, operator: OperatorId) -> DataFrame:
+    def _records(self, view: View, query: Stateful, operator: OperatorId) -> DataFrame:
         source = self._relation(view, query.source, id_of_input(operator))
         return self._projected(self._filtered(source, query.where), inputs_of_records(query))
 
     def _advanced(
-        self, partials: DataFrame, query: Aggregation, operator: OperatorId, step: BucketStep
+        self, partials: DataFrame, query: Stateful, operator: OperatorId, step: BucketStep
     ) -> DataFrame:
         if not self._has_state(query.source):
             self.fed_by[operator] = self._sources_of(query)
@@ -315,7 +329,9 @@ class Compiler:
     def _has_state(self, query: Relation) -> bool:
         """Whether what comes out are results of aggregations, here or in a view below."""
         views = {view.name: view for view in self.model.views}
-        if any(isinstance(each, WindowAggregate | KeyedAggregate) for each in relations(query)):
+        if any(
+            isinstance(each, WindowAggregate | KeyedAggregate | Ranked) for each in relations(query)
+        ):
             return True
         below = (views[OperatorId(name)] for name in inputs_of(query) if name in views)
         return any(self._has_state(view.query) for view in below)

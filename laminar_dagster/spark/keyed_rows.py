@@ -11,43 +11,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from laminar_dagster.spark.aggregates import ordered_bits
+from laminar_dagster.spark.row_order import Booleans, differs_from_previous
 
 NUMBER: Final = "_number"
 # +1 for a row that comes, -1 for one that is taken back: a column that views and sinks see.
 WEIGHT: Final = "_weight"
 
-Booleans = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
-
-
-def differs_from_previous(rows: pa.Table, names: Sequence[str]) -> Booleans:
-    """Which rows differ from the row before them in one of some columns; the first one does.
-
-    Nulls are alike, and so are NaNs. Values without an order, such as arrays, count as other ones.
-    """
-    found = np.zeros(rows.num_rows, np.bool_)
-    if not rows.num_rows:
-        return found
-    found[0] = True
-    for name in names:
-        found[1:] |= _changed(rows.column(name))
-    return found
-
-
-def _changed(column: pa.ChunkedArray) -> Booleans:
-    if pa.types.is_nested(column.type):
-        return np.ones(len(column) - 1, np.bool_)
-    values = ordered_bits(column) if pa.types.is_floating(column.type) else column
-    array = values.combine_chunks()
-    array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
-    before, after = array.slice(0, len(array) - 1), array.slice(1)
-    other = pc.fill_null(pc.not_equal(before, after), False)
-    one_is_null = pc.xor(before.is_null(), after.is_null())
-    found: Booleans = pc.or_(other, one_is_null).to_numpy(zero_copy_only=False)
-    return found
 
 
 def numbered(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +21,21 @@ from laminar_dagster.spark.arrow_files import schema_fingerprint
 from laminar_dagster.spark.columns import END, FIRST, HASH, LAST, TIME
 from laminar_dagster.spark.keyed_rows import (
     NUMBER,
-    Booleans,
+    changed_rows,
     is_among,
     last_of_each,
     numbered,
 )
-from laminar_dagster.spark.state_shape import METADATA, KeyColumn, cast_rows, stored_columns
+from laminar_dagster.spark.row_order import Booleans
+from laminar_dagster.spark.state_shape import (
+    METADATA,
+    KeyColumn,
+    cast_rows,
+    partials_told,
+    stored_columns,
+)
 
-Kind = Literal["group", "window", "session"]
+Kind = Literal["group", "window", "session", "rank"]
 
 _TIMES: Final = (
     PartialColumn(FIRST, TIME, "min", "min", pa.int64()),
@@ -77,15 +84,18 @@ class KeyedShape:
         fields = [(HASH, pa.int64()), (END, pa.int64())]
         fields += [(key.name, key.arrow_type) for key in self.keys]
         fields += [(column.name, column.arrow_type) for column in (*self.times, *self.columns)]
-        about = {
+        return pa.schema(fields, {METADATA: json.dumps(self.about(), ensure_ascii=False)})
+
+    def about(self) -> dict[str, Any]:
+        """What a file tells of itself."""
+        return {
             "operator": self.operator,
             "kind": self.kind,
             "gap": self.gap,
             "weight": self.weight,
             "keys": {key.name: key.sql for key in self.keys},
-            "partials": {column.name: column.merge for column in self.columns},
+            **partials_told(self.columns),
         }
-        return pa.schema(fields, {METADATA: json.dumps(about, ensure_ascii=False)})
 
     @classmethod
     def of_file(cls, schema: pa.Schema) -> KeyedShape:
@@ -98,6 +108,11 @@ class KeyedShape:
             about["gap"],
             about["weight"],
         )
+
+    @property
+    def output(self) -> pa.Schema:
+        """Of the rows of the view, before their values are finished."""
+        return pa.schema([each for each in self.schema if each.name != HASH])
 
     @property
     def fingerprint(self) -> str:
@@ -167,6 +182,13 @@ class KeyedShape:
             return last_of_each(rows, self.unit)
         return rows
 
+    def changes(self, before: pa.Table, after: pa.Table) -> pa.Table:
+        """What rows of the view are to be taken back, and what rows have come, with ``_weight``."""
+        unit = self.group if self.kind == "session" else self.unit
+        compared = [column.name for column in self.columns]
+        compared += [LAST] if self.kind == "session" else []
+        return changed_rows(self.shown(before), self.shown(after), unit, compared)
+
     # --- rows of several files --------------------------------------------------------------------
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
@@ -227,7 +249,9 @@ def weighed(
                 values = pc.if_else(counted, weight, pa.scalar(0, pa.int64()))
         else:
             plain = records.column(column.argument).cast(column.arrow_type)
-            values = pc.if_else(is_back, pc.negate_checked(plain), plain)
+            signed = pc.if_else(is_back, pc.negate_checked(plain), plain)
+            # A sum of nothing is told by its count; here it is 0, however it came about.
+            values = pc.fill_null(signed, pa.scalar(0, column.arrow_type))
         records = records.append_column(name, values)
         made.append(replace(column, argument=name, first="sum"))
     return records, tuple(made)

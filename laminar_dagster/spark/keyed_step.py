@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_dagster.spark.bucket_step import BucketStep, Files
-from laminar_dagster.spark.columns import CONTROL, END, HASH, LAST, PART
+from laminar_dagster.spark.columns import CONTROL, END, HASH, PART
 from laminar_dagster.spark.keyed_chain import Hashes, KeyedChain
-from laminar_dagster.spark.keyed_rows import WEIGHT, changed_rows, is_among
+from laminar_dagster.spark.keyed_rows import WEIGHT, is_among
 from laminar_dagster.spark.keyed_shape import KeyedShape, hash_of_unit
 from laminar_dagster.spark.state_chain import Closing
 
@@ -36,7 +36,7 @@ class KeyedStep(BucketStep):
         """See ``BucketStep.schema``."""
         own = [pa.field(PART, pa.int64()), pa.field(CONTROL, pa.string())]
         own.append(pa.field(WEIGHT, pa.int8()))
-        return pa.schema([*own, *(each for each in self.shape.schema if each.name != HASH)])
+        return pa.schema([*own, *self.shape.output])
 
     @property
     def operator_type(self) -> str:
@@ -61,7 +61,7 @@ class KeyedStep(BucketStep):
 
     def _ending(self, chain: KeyedChain, closing: Closing) -> tuple[Hashes, KeyedChain]:
         """What ends now and has to be told: a window that changed all along has been told."""
-        if self.emits == "close" or self.shape.kind == "group":
+        if self.emits == "close" or self.shape.kind in ("group", "rank"):
             return chain.ending(closing)
         return np.empty(0, np.int64), chain.without_ended(closing)
 
@@ -73,11 +73,8 @@ class KeyedStep(BucketStep):
             ones = pa.array(np.ones(closed.num_rows, np.int8))
             return closed.append_column(WEIGHT, ones)
         # A group that has ended is gone; a window or session that has ended stays as it is.
-        left = after.filter(pc.invert(ends)) if shape.kind == "group" else after
-        unit = shape.group if shape.kind == "session" else shape.unit
-        compared = [column.name for column in shape.columns]
-        compared += [LAST] if shape.kind == "session" else []
-        return changed_rows(shape.shown(before), shape.shown(left), unit, compared)
+        is_gone = shape.kind in ("group", "rank")
+        return shape.changes(before, after.filter(pc.invert(ends)) if is_gone else after)
 
 
 def _ends(rows: pa.Table, closing: Closing) -> pa.ChunkedArray:

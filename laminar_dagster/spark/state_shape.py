@@ -51,7 +51,7 @@ class StateShape:
         about = {
             "operator": self.operator,
             "keys": {key.name: key.sql for key in self.keys},
-            "partials": {column.name: column.merge for column in self.columns},
+            **partials_told(self.columns),
         }
         return pa.schema(fields, {METADATA: json.dumps(about, ensure_ascii=False)})
 
@@ -87,6 +87,19 @@ class StateShape:
         return merged.sort_by([(name, "ascending") for name in self.group])
 
 
+def partials_told(columns: Sequence[PartialColumn]) -> dict[str, dict[str, str]]:
+    """What the metadata of a file says of its partials: how each is merged, and by what."""
+    told = {"partials": {column.name: str(column.merge) for column in columns}}
+    by = {column.name: column.by[1] for column in columns if column.by}
+    # Older files have none, and the same rows are to give the same bytes.
+    return {**told, "by": by} if by else told
+
+
+def _by(about: Mapping[str, Any], name: str) -> tuple[str, str] | None:
+    found = about.get("by", {}).get(name)
+    return (found, found) if found is not None else None
+
+
 def stored_columns(
     about: Mapping[str, Any], schema: pa.Schema
 ) -> tuple[tuple[KeyColumn, ...], tuple[PartialColumn, ...]]:
@@ -95,7 +108,7 @@ def stored_columns(
     return (
         tuple(KeyColumn(name, sql, schema.field(name).type) for name, sql in keys),
         tuple(
-            PartialColumn(name, None, "count", merge, schema.field(name).type)
+            PartialColumn(name, None, "count", merge, schema.field(name).type, by=_by(about, name))
             for name, merge in about["partials"].items()
         ),
     )

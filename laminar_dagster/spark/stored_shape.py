@@ -7,6 +7,7 @@ import json
 import pyarrow as pa
 
 from laminar_dagster.spark.keyed_shape import KeyedShape
+from laminar_dagster.spark.ranked_shape import RankedShape
 from laminar_dagster.spark.state_shape import METADATA, StateShape
 
 
@@ -17,4 +18,10 @@ def stored_shape(schema: pa.Schema) -> StateShape | KeyedShape:
         KeyError, TypeError, ValueError: It is no file of state.
     """
     about = json.loads(schema.metadata[METADATA])
-    return KeyedShape.of_file(schema) if "kind" in about else StateShape.of_file(schema)
+    match about.get("kind"):
+        case None:
+            return StateShape.of_file(schema)
+        case "rank":
+            return RankedShape.of_file(schema)
+        case _:
+            return KeyedShape.of_file(schema)

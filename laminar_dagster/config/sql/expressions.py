@@ -19,11 +19,13 @@ from laminar_dagster.config.determinism import (
 )
 from laminar_dagster.config.mistakes import Report, listed, nearest
 from laminar_dagster.config.sql import functions
+from laminar_dagster.config.sql.allowed import unsupported
 from laminar_dagster.config.sql.dialect import Span, call_of, span_of
-from laminar_dagster.config.sql.refusals import unsupported
 from laminar_dagster.config.sql.scope import Scope
 from laminar_dagster.config.sql.text import Edits, Statement, quoted
 
+# What can be of distinct values.
+_DISTINCT = ("count", "collect_list", "collect_set")
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "TIMESTAMP_NTZ")
 
 
@@ -113,6 +115,8 @@ class Expressions:
         if isinstance(node, exp.Star) and _is_counted(node):
             return False
         if isinstance(node, exp.Alias) and node.parent and call_of(node.parent) == "struct":
+            return True
+        if isinstance(node, exp.Distinct) and aggregate_of(node.parent or node) in _DISTINCT:
             return True
         if isinstance(node, exp.Filter) and not aggregate_of(node.this):
             where = self.where(node)
@@ -227,7 +231,7 @@ class Expressions:
         self, node: exp.Anonymous, name: str, where: str, clause: Clause, in_aggregate: bool
     ) -> bool:
         if not _is_aggregate(node):
-            hint = "COUNT, SUM, MIN, MAX and AVG are"
+            hint = f"{', '.join(dict.fromkeys(functions.AGGREGATES.values()))} are"
             self.report.add(where, f"the aggregate {name}() is not supported yet", hint)
             return False
         if in_aggregate:
@@ -239,8 +243,12 @@ class Expressions:
                 hint = "use HAVING" if clause.name == "WHERE" else "use a view between"
             self.report.add(where, f"{name.upper()} cannot be used in {clause.name} here", hint)
             return False
-        if len(node.expressions) != 1:
-            self.report.add(where, f"{name.upper()} takes one argument here")
+        takes_two = aggregate_of(node) in ("min_by", "max_by")
+        inside = node.expressions[0].expressions if is_distinct(node) else node.expressions
+        if len(inside) != 1 + takes_two:
+            count = "two arguments" if takes_two else "one argument"
+            self.report.add(where, f"{name.upper()} takes {count} here")
+            return False
         return True
 
     def _cast(self, node: exp.Cast) -> None:
@@ -278,8 +286,12 @@ class Expressions:
 def aggregate_of(node: exp.Expr) -> str:
     """Which of the supported aggregates a part calls; empty if none."""
     name = call_of(node) if isinstance(node, exp.Anonymous) else ""
-    name = "avg" if name == "mean" else name
-    return name if name in functions.AGGREGATES else ""
+    return functions.AGGREGATES.get(name, "")
+
+
+def is_distinct(node: exp.Expr) -> bool:
+    """Whether an aggregate is called with DISTINCT."""
+    return bool(node.expressions) and isinstance(node.expressions[0], exp.Distinct)
 
 
 def aggregates_in(tree: exp.Expr) -> bool:
@@ -289,9 +301,9 @@ def aggregates_in(tree: exp.Expr) -> bool:
 
 
 def argument_span(statement: Statement, call: Span) -> Span:
-    """The tokens between a call's parentheses, without a leading ALL."""
+    """The tokens between a call's parentheses, without a leading ALL or DISTINCT."""
     start = call[0] + 2
-    if statement.tokens[start].token_type == TokenType.ALL:
+    if statement.tokens[start].token_type in (TokenType.ALL, TokenType.DISTINCT):
         start += 1
     return start, call[1] - 1
 

@@ -16,7 +16,25 @@ FunctionKind = Literal["scalar", "aggregate", "window", "generator"]
 _GRAMMAR: Final = ("try_cast", "timestampadd", "timestampdiff")
 
 LOGICAL_CLOCK: Final = "epoch_time"
-AGGREGATES: Final = frozenset({"count", "sum", "min", "max", "avg"})
+# The aggregates by every name they have, and what each is here.
+AGGREGATES: Final[Mapping[str, str]] = {
+    "count": "count",
+    "count_if": "count_if",
+    "sum": "sum",
+    "min": "min",
+    "max": "max",
+    "avg": "avg",
+    "mean": "avg",
+    "min_by": "min_by",
+    "max_by": "max_by",
+    "first": "first",
+    "first_value": "first",
+    "last": "last",
+    "last_value": "last",
+    "array_agg": "collect_list",
+    "collect_list": "collect_list",
+    "collect_set": "collect_set",
+}
 WINDOWS: Final = ("tumble", "hop", "cumulate", "session")
 WINDOW_EDGES: Final[Mapping[str, tuple[str, str]]] = {
     f"{name}_{edge}": (name, f"window_{edge}") for name in WINDOWS for edge in ("start", "end")

@@ -6,23 +6,23 @@ They are then over ``_k0`` … (the items of GROUP BY), ``_a0`` … (each distin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from sqlglot import exp
 
 from laminar_dagster.config.mistakes import Report
-from laminar_dagster.config.model import Aggregate
+from laminar_dagster.config.model import Aggregate, AggregateFunction
 from laminar_dagster.config.sql.dialect import Span, call_of
-from laminar_dagster.config.sql.expressions import Expressions, aggregate_of, argument_span
+from laminar_dagster.config.sql.expressions import (
+    Expressions,
+    aggregate_of,
+    argument_span,
+    is_distinct,
+)
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS, WINDOW_EDGES
 from laminar_dagster.config.sql.scope import Scope
 from laminar_dagster.config.sql.text import quoted
 from laminar_dagster.config.sql.window_calls import parts_of, read_window
-
-if TYPE_CHECKING:
-    from typing import Literal
-
-    AggregateName = Literal["count", "sum", "min", "max", "avg"]
 
 
 class GroupedText:
@@ -35,7 +35,7 @@ class GroupedText:
         self._report = report
         self.window: exp.Expr | None = None
         self.keys: dict[str, str] = {}
-        self.aggregates: dict[tuple[str, str | None], Aggregate] = {}
+        self.aggregates: dict[tuple[str, str | None, str | None], Aggregate] = {}
 
     def add_key(self, span: Span) -> None:
         """Take an item of GROUP BY."""
@@ -103,18 +103,34 @@ class GroupedText:
             self._report.add(where, problem, hint)
         return None
 
-    def _aggregate(self, node: exp.Expr, span: tuple[int, int]) -> str:
-        return self._named(aggregate_of(node), self._argument(node, span))
+    def _aggregate(self, node: exp.Expr, span: tuple[int, int], condition: str = "") -> str | None:
+        """The column of an aggregate; what its condition leaves out is null, and so left out."""
+        name, by = aggregate_of(node), None
+        argument = self._argument(node, span)
+        if name in ("min_by", "max_by"):
+            spans = [self._expressions.span(each) for each in node.expressions]
+            if spans[0] is None or spans[1] is None:
+                return None
+            argument, by = (self._expressions.text(each) for each in spans if each is not None)
+        elif name in ("first", "last"):
+            name, by = ("min_by" if name == "first" else "max_by"), self._event_time(node)
+        elif name == "count_if":
+            name, argument = "count", f"IF({argument}, 1, NULL)"
+        elif is_distinct(node):
+            name = "count_distinct" if name == "count" else "collect_set"
+        if condition and by is not None:
+            by = f"IF({condition}, {by}, NULL)"
+        elif condition:
+            argument = f"IF({condition}, {argument or '1'}, NULL)"
+        return self._named(name, argument, by)
 
     def _filtered(self, node: exp.Filter) -> str | None:
         """``COUNT(x) FILTER (WHERE c)`` is ``COUNT(IF(c, x, NULL))``: null is not aggregated."""
-        call, condition = node.this, node.expression.this
-        span, tokens = self._expressions.span(call), self._expressions.span(condition)
+        span = self._expressions.span(node.this)
+        tokens = self._expressions.span(node.expression.this)
         if span is None or tokens is None:
             return None
-        argument = self._argument(call, span) or "1"
-        text = f"IF({self._expressions.text(tokens)}, {argument}, NULL)"
-        return self._named(aggregate_of(call), text)
+        return self._aggregate(node.this, span, self._expressions.text(tokens))
 
     def _argument(self, node: exp.Expr, span: tuple[int, int]) -> str | None:
         """What an aggregate is of; None for the ``*`` of COUNT."""
@@ -122,12 +138,26 @@ class GroupedText:
         inside = argument_span(self._expressions.statement, span)
         return None if counted else self._expressions.text(inside)
 
-    def _named(self, name: str, argument: str | None) -> str:
-        found = self.aggregates.get((name, argument))
+    def _event_time(self, node: exp.Expr) -> str:
+        """The event time by which FIRST and LAST choose."""
+        if self.window is not None and isinstance(self.window.expressions[0], exp.Column):
+            span = self._expressions.span(self.window.expressions[0])
+            if span is not None:
+                return self._expressions.text(span)
+        found = [each for each in self._scope.columns if self._scope.time(each)]
+        if not found and not self._scope.output.unknown:
+            name = call_of(node).upper()
+            problem = f"{name} goes by event time, and {self._scope.description} has none"
+            hint = "write MIN_BY(x, column) or MAX_BY(x, column)"
+            self._report.add(self._expressions.where(node), problem, hint)
+        return quoted(found[0]) if found else "NULL"
+
+    def _named(self, name: str, argument: str | None, by: str | None) -> str:
+        found = self.aggregates.get((name, argument, by))
         if found is None:
-            function = cast("AggregateName", name)
-            found = Aggregate(f"_a{len(self.aggregates)}", function, argument)
-            self.aggregates[name, argument] = found
+            function = cast(AggregateFunction, name)
+            found = Aggregate(f"_a{len(self.aggregates)}", function, argument, by)
+            self.aggregates[name, argument, by] = found
         return found.name
 
     def _edge(self, node: exp.Expr) -> str:

@@ -27,9 +27,9 @@ from laminar_dagster.config.sql.emit_options import TTL
 from laminar_dagster.config.sql.expressions import Clause
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS, WINDOW_EDGES, WINDOWS
 from laminar_dagster.config.sql.grouped_text import GroupedText, is_edge
+from laminar_dagster.config.sql.lifetimes import check_keys, clock_of
 from laminar_dagster.config.sql.refusals import ENDLESS, GROUPINGS, Refusal
 from laminar_dagster.config.sql.scope import EventTime, Output, Scope
-from laminar_dagster.config.sql.text import quoted
 from laminar_dagster.config.sql.window_calls import (
     Session,
     check_window,
@@ -143,8 +143,8 @@ class GroupReader:
             self._report.add(emit.ttl_where, problem, "leave it out: a window ends by itself")
         if isinstance(window, Session):
             time, gap = window.time, window.gap_micros
-        elif window is None and emit.ttl_micros is not None:
-            time, gap = self._clock(), emit.ttl_micros
+        elif window is None:
+            time, gap = clock_of(emit, self._scope, self._report), emit.ttl_micros
         query = KeyedAggregate(
             self._relation,
             "session" if isinstance(window, Session) else "window" if window else "group",
@@ -173,23 +173,9 @@ class GroupReader:
         if not self._emits_changes or emit is None:
             self._refuse(ENDLESS["distinct" if self._node.args.get("distinct") else "group"])
             return True
-        if self._text.keys and emit.ttl_micros is None and not emit.is_unbounded:
-            refused = ENDLESS["keys"]
-            self._report.add(emit.where, refused.problem, refused.instead)
+        if self._text.keys:
+            check_keys(emit, self._report)
         return False
-
-    def _clock(self) -> str | None:
-        """The event time by which keys are forgotten."""
-        emit = self._reader.emit
-        found = [
-            name
-            for name in self._scope.columns
-            if (time := self._scope.time(name)) is not None and not time.window_micros
-        ]
-        if not found and emit is not None and not self._scope.output.unknown:
-            refused = ENDLESS["clock"]
-            self._report.add(emit.ttl_where, refused.problem, refused.instead)
-        return quoted(found[0]) if found else None
 
     def _distinct(self, items: list[Item]) -> None:
         distinct = self._node.args["distinct"]

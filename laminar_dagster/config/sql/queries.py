@@ -24,11 +24,12 @@ from laminar_dagster.config.sql import changelog
 from laminar_dagster.config.sql.dialect import TVF_NAMES, Span, call_of, span_of, window_of
 from laminar_dagster.config.sql.expressions import Clause, Expressions, aggregates_in
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
-from laminar_dagster.config.sql.refusals import CLAUSES, SET_OPERATIONS, Refusal
+from laminar_dagster.config.sql.ranks import RankReader, limited, row_number_of
+from laminar_dagster.config.sql.refusals import CLAUSES, Refusal
 from laminar_dagster.config.sql.scope import BROKEN, EventTime, Output, Scope
 from laminar_dagster.config.sql.syntax import Emit
 from laminar_dagster.config.sql.text import Statement, quoted
-from laminar_dagster.config.sql.unions import Part, common_times, renamed
+from laminar_dagster.config.sql.unions import Part, common_times, refused_set_operation, renamed
 
 _TAKEN = {"this", "expressions", "from_", "where", "group", "having", "alias", "distinct", "with_"}
 _SET_ARGUMENTS = {"this", "expression", "distinct", "by_name", "side", "kind", "on"}
@@ -171,21 +172,20 @@ class QueryReader:
             ):
                 at -= 1
             where = self.statement.where(at)
-        refused = None
-        if not isinstance(node, exp.Union):
-            refused = SET_OPERATIONS[node.key]
-        elif node.args.get("distinct"):
-            refused = SET_OPERATIONS["distinct"]
-        elif any(node.args.get(each) for each in ("by_name", "side", "on")):
-            refused = SET_OPERATIONS["by_name"]
+        refused = refused_set_operation(node)
         if refused:
             self.report.add(where, refused.problem, refused.instead)
 
     def _select(self, node: exp.Select) -> tuple[Query | None, Output]:
-        self._refuse_clauses(node)
+        number = row_number_of(node)
+        self._refuse_clauses(node, also={"qualify"} if number is not None else None)
         relation, scope, window = self._input(node)
         if scope is None or relation is None:
             return None, BROKEN
+        if scope.output.rank:
+            relation = limited(self, node, relation, scope)
+        if number is not None and window is None and not self._is_grouped(node):
+            return RankReader(self, node, relation, scope).read(number)
         if node.args.get("joins") or node.args.get("laterals"):
             # The columns of what was refused are not known.
             scope = Scope(scope.alias, BROKEN, scope.description)
@@ -201,7 +201,7 @@ class QueryReader:
         condition = self.where_clause(node, scope)
         columns: list[Projection] = []
         times: dict[str, EventTime] = {}
-        for each in self._items(node, scope):
+        for each in self.items(node, scope):
             if isinstance(each, Projection):
                 columns.append(each)
                 origin = each.name
@@ -214,6 +214,8 @@ class QueryReader:
             if time is not None:
                 times[columns[-1].name.lower()] = time
         self.check_duplicates([each.name for each in columns], node)
+        if self._emits_changes and changelog.is_carried(node, scope, [c.name for c in columns]):
+            columns.append(Projection(changelog.WEIGHT, changelog.WEIGHT))
         names = tuple(each.name for each in columns)
         changelog.check_projection(node, scope, names, self.expressions)
         lacking = scope.output.lacks_retractions
@@ -222,12 +224,15 @@ class QueryReader:
         output = BROKEN if scope.output.unknown else output
         return Select(relation, tuple(columns), condition), output
 
+    @property
+    def _emits_changes(self) -> bool:
+        return self.emit is not None and self.emit.changes
+
     def _is_grouped(self, node: exp.Select) -> bool:
         if node.args.get("group") or node.args.get("distinct"):
             return True
         # One row over everything: it changes for ever.
-        emits_changes = self.emit is not None and self.emit.changes
-        return emits_changes and any(aggregates_in(each) for each in node.expressions)
+        return self._emits_changes and any(aggregates_in(each) for each in node.expressions)
 
     def where_clause(self, node: exp.Select, scope: Scope) -> str | None:
         """The condition of WHERE over the input's columns."""
@@ -274,7 +279,8 @@ class QueryReader:
                 self.report.add(where, f"two columns are called `{each}`", "rename one with AS")
             seen.add(each.lower())
 
-    def _items(self, node: exp.Select, scope: Scope) -> Iterator[Item | Projection]:
+    def items(self, node: exp.Select, scope: Scope) -> Iterator[Item | Projection]:
+        """The items of a SELECT list; a ``*`` as the columns it stands for."""
         for each in node.expressions:
             star = each.this if isinstance(each, exp.Column) else each
             if isinstance(star, exp.Star):

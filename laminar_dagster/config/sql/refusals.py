@@ -98,8 +98,8 @@ CLAUSES: Final[Mapping[str, Refusal]] = {
         "SELECT page FROM clicks OFFSET 3",
     ),
     "qualify": Refusal(
-        "QUALIFY",
-        "use HAVING",
+        "QUALIFY of anything but ROW_NUMBER",
+        "use WHERE or HAVING",
         (TokenType.QUALIFY,),
         "SELECT page FROM clicks QUALIFY page > 'a'",
     ),
@@ -155,6 +155,13 @@ ENDLESS: Final[Mapping[str, Refusal]] = {
         "SELECT DISTINCT page FROM clicks",
         "has no end at which it could be put out",
     ),
+    "rank": Refusal(
+        "ROW_NUMBER without EMIT CHANGES",
+        "add EMIT CHANGES WITH (state.ttl = '30d')",
+        (),
+        "SELECT page FROM clicks QUALIFY ROW_NUMBER() OVER (PARTITION BY page ORDER BY ts) = 1",
+        "has no end at which it could be put out",
+    ),
     "keys": Refusal(
         "EMIT CHANGES by key without `state.ttl`",
         "say how long a key is kept after its last event: EMIT CHANGES WITH (state.ttl = '30d'); "
@@ -169,6 +176,32 @@ ENDLESS: Final[Mapping[str, Refusal]] = {
         (),
         "SELECT id, COUNT(*) AS n FROM plain GROUP BY id EMIT CHANGES WITH (state.ttl = '1d')",
         "has no clock by which a key could go",
+    ),
+}
+
+_NUMBERED: Final = "SELECT *, ROW_NUMBER() OVER (PARTITION BY page ORDER BY ts) AS rn FROM clicks"
+
+# Of ROW_NUMBER.
+RANKS: Final[Mapping[str, Refusal]] = {
+    "limit": Refusal(
+        "ROW_NUMBER without a limit",
+        "say WHERE rn = 1 or rn <= n in the query around it, or QUALIFY ROW_NUMBER() … <= n",
+        example=f"SELECT page FROM ({_NUMBERED}) WHERE page > 'a' "
+        "EMIT CHANGES WITH (state.ttl = '1d')",
+        why="would keep every row",
+    ),
+    "spec": Refusal(
+        "ROW_NUMBER without ORDER BY, or with a frame",
+        "write ROW_NUMBER() OVER (PARTITION BY … ORDER BY …)",
+        example="SELECT page FROM clicks QUALIFY ROW_NUMBER() OVER (PARTITION BY page) = 1 "
+        "EMIT CHANGES WITH (state.ttl = '1d')",
+        why="has no first rows",
+    ),
+    "weight": Refusal(
+        "ROW_NUMBER over rows that are taken back",
+        "it would have to keep every row; rank what comes before them",
+        example="SELECT n FROM (SELECT page, COUNT(*) AS n FROM clicks GROUP BY page) QUALIFY "
+        "ROW_NUMBER() OVER (ORDER BY n) = 1 EMIT CHANGES WITH (state.ttl = 'unbounded')",
     ),
 }
 
@@ -242,7 +275,7 @@ EXPRESSIONS: Final[Mapping[type[exp.Expr], Refusal]] = {
     exp.Rollup: Refusal("ROLLUP", "list the columns"),
     exp.GroupingSets: Refusal("GROUPING SETS", "list the columns"),
     exp.Window: Refusal(
-        "OVER",
+        "OVER of anything but ROW_NUMBER",
         "use GROUP BY TUMBLE(…) or HOP(…)",
         example="SELECT rank() OVER (ORDER BY ts) AS place FROM clicks",
     ),
@@ -255,9 +288,9 @@ EXPRESSIONS: Final[Mapping[type[exp.Expr], Refusal]] = {
         example="SELECT page FROM clicks WHERE EXISTS (SELECT id FROM plain)",
     ),
     exp.Distinct: Refusal(
-        "DISTINCT inside an aggregate",
-        "group by it in a view before",
-        example=f"SELECT count(DISTINCT page) AS n FROM clicks {_MINUTE}",
+        "DISTINCT inside this aggregate",
+        "COUNT and ARRAY_AGG take it",
+        example=f"SELECT sum(DISTINCT amount) AS n FROM clicks {_MINUTE}",
     ),
     exp.WithinGroup: Refusal(
         "WITHIN GROUP",
@@ -296,96 +329,10 @@ EXPRESSIONS: Final[Mapping[type[exp.Expr], Refusal]] = {
     ),
 }
 
-# What an expression may consist of. Calls are checked by their names.
-ALLOWED: Final[tuple[type[exp.Expr], ...]] = (
-    exp.Add,
-    exp.And,
-    exp.Anonymous,
-    exp.Between,
-    exp.BitwiseAnd,
-    exp.BitwiseLeftShift,
-    exp.BitwiseNot,
-    exp.BitwiseOr,
-    exp.BitwiseRightShift,
-    exp.BitwiseXor,
-    exp.Boolean,
-    exp.Bracket,
-    exp.Case,
-    exp.Cast,
-    exp.Collate,
-    exp.Column,
-    exp.ColumnDef,
-    exp.Concat,
-    exp.CurrentDate,
-    exp.CurrentTime,
-    exp.CurrentTimestamp,
-    exp.CurrentUser,
-    exp.DataType,
-    exp.DataTypeParam,
-    exp.Div,
-    exp.Dot,
-    exp.DPipe,
-    exp.EQ,
-    exp.Escape,
-    exp.Extract,
-    exp.Filter,
-    exp.GT,
-    exp.GTE,
-    exp.HexString,
-    exp.ILike,
-    exp.Identifier,
-    exp.If,
-    exp.In,
-    exp.IntDiv,
-    exp.Interval,
-    exp.IntervalSpan,
-    exp.Is,
-    exp.Kwarg,
-    exp.LT,
-    exp.LTE,
-    exp.Lambda,
-    exp.Like,
-    exp.Literal,
-    exp.Mod,
-    exp.Mul,
-    exp.NEQ,
-    exp.National,
-    exp.Neg,
-    exp.Not,
-    exp.Null,
-    exp.NullSafeEQ,
-    exp.NullSafeNEQ,
-    exp.Or,
-    exp.Overlay,
-    exp.Paren,
-    exp.RawString,
-    exp.RegexpLike,
-    exp.SessionUser,
-    exp.StrPosition,
-    exp.Sub,
-    exp.Substring,
-    exp.Trim,
-    exp.TryCast,
-    exp.Tuple,
-    exp.Var,
-)
-
-
-def unsupported(node: exp.Expr) -> Refusal | None:
-    """Why a part may not stand in an expression; None if it may."""
-    kind = type(node)
-    if isinstance(node, (exp.Any, exp.All)) and isinstance(node.parent, (exp.Like, exp.ILike)):
-        return None
-    if kind in EXPRESSIONS:
-        return EXPRESSIONS[kind]
-    if kind in ALLOWED:
-        return None
-    return Refusal(f"{node.key.upper()} in an expression")
-
 
 def refusals() -> tuple[Refusal, ...]:
     """Every refusal once, in the order in which a query is written."""
-    every = (CLAUSES, ENDLESS, GROUPINGS, SET_OPERATIONS, EXPRESSIONS)
+    every = (CLAUSES, ENDLESS, RANKS, GROUPINGS, SET_OPERATIONS, EXPRESSIONS)
     named = {each.name: each for table in every for each in reversed([*table.values()])}
     order = dict.fromkeys(each.name for table in every for each in table.values())
     return tuple(named[name] for name in order)

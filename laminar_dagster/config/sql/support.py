@@ -136,12 +136,32 @@ SUPPORTED: Final[dict[str, tuple[Supported, ...]]] = {
             "GROUP BY all of its columns",
         ),
         Supported(
+            "deduplication: ROW_NUMBER() OVER (…) = 1",
+            "SELECT user_id, page, ts FROM (SELECT *, ROW_NUMBER() OVER "
+            "(PARTITION BY user_id, page ORDER BY ts) AS rn FROM clicks) WHERE rn = 1 "
+            "EMIT CHANGES WITH (state.ttl = '1d')",
+            "of rows with the same place in the order, the one with the smallest columns",
+        ),
+        Supported(
+            "the first n of each key: ROW_NUMBER() OVER (…) <= n",
+            "WITH numbered AS (SELECT page, user_id, amount, ROW_NUMBER() OVER "
+            "(PARTITION BY page ORDER BY amount DESC) AS place FROM clicks) "
+            "SELECT page, place, user_id, amount FROM numbered WHERE place <= 3 "
+            "EMIT CHANGES WITH (state.ttl = '1d')",
+        ),
+        Supported(
+            "QUALIFY ROW_NUMBER() OVER (…) <= n",
+            "SELECT page, user_id, ts FROM clicks "
+            "QUALIFY ROW_NUMBER() OVER (PARTITION BY page ORDER BY ts DESC) <= 2 "
+            "EMIT CHANGES WITH (state.ttl = 'unbounded')",
+        ),
+        Supported(
             "groups over rows that are taken back",
             "SELECT n, COUNT(*) AS pages FROM "
             "(SELECT page, COUNT(*) AS n FROM clicks GROUP BY page) GROUP BY n "
             "EMIT CHANGES WITH (state.ttl = 'unbounded')",
-            "COUNT, SUM and AVG undo a row of `_weight` -1 by themselves; MIN and MAX cannot, and "
-            "are refused. So for every input with `_weight`",
+            "COUNT, COUNT_IF, SUM and AVG undo a row of `_weight` -1 by themselves; the others "
+            "cannot, and are refused. So for every input with `_weight`",
         ),
     ),
     "Aggregates": (
@@ -149,6 +169,36 @@ SUPPORTED: Final[dict[str, tuple[Supported, ...]]] = {
             "COUNT, SUM, MIN, MAX, AVG",
             "SELECT window_end, COUNT(*) AS n, COUNT(amount) AS paid, SUM(amount) AS s, "
             "MIN(ts) AS first, MAX(ts) AS last, AVG(amount) AS mean FROM clicks "
+            "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
+        ),
+        Supported(
+            "COUNT(DISTINCT x), exactly",
+            "SELECT window_end, COUNT(DISTINCT user_id) AS users FROM clicks "
+            "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
+            "the state holds every distinct value",
+        ),
+        Supported(
+            "MIN_BY, MAX_BY",
+            "SELECT page, MAX_BY(user_id, amount) AS best FROM clicks "
+            "GROUP BY page EMIT CHANGES WITH (state.ttl = '1d')",
+            "of values with the same place, the smallest or largest",
+        ),
+        Supported(
+            "FIRST, LAST, FIRST_VALUE, LAST_VALUE",
+            "SELECT user_id, FIRST(page) AS entry, LAST(page) AS page FROM clicks "
+            "GROUP BY SESSION(ts, INTERVAL '30' MINUTE), user_id",
+            "by event time: MIN_BY(x, ts) and MAX_BY(x, ts)",
+        ),
+        Supported(
+            "ARRAY_AGG, COLLECT_LIST, COLLECT_SET",
+            "SELECT window_end, ARRAY_AGG(page) AS pages, "
+            "array_join(ARRAY_AGG(DISTINCT page), ', ') AS list FROM clicks "
+            "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
+            "without nulls, in ascending order of the values; array_join makes a text of it",
+        ),
+        Supported(
+            "COUNT_IF",
+            "SELECT window_end, COUNT_IF(amount > 0) AS paid FROM clicks "
             "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
         ),
         Supported(

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from laminar_dagster.config.model import Aggregation, Projection, Select
+from sqlglot import exp
+
+from laminar_dagster.config.model import Projection, Select, Stateful
+from laminar_dagster.config.sql.refusals import SET_OPERATIONS, Refusal
 from laminar_dagster.config.sql.scope import EventTime, Output
 
-Part = Select | Aggregation
+Part = Select | Stateful
+
+
+def refused_set_operation(node: exp.SetOperation) -> Refusal | None:
+    """Why two queries cannot be put together so; None if they can."""
+    if not isinstance(node, exp.Union):
+        return SET_OPERATIONS[node.key]
+    if node.args.get("distinct"):
+        return SET_OPERATIONS["distinct"]
+    if any(node.args.get(each) for each in ("by_name", "side", "on")):
+        return SET_OPERATIONS["by_name"]
+    return None
 
 
 def renamed(query: Part, names: tuple[str, ...]) -> Part:

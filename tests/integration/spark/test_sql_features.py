@@ -83,12 +83,13 @@ FEATURES = {
     ),
     "visits": Feature(
         "SELECT page, unix_micros(window_start) AS since, unix_micros(window_end) AS until,"
-        " COUNT(*) AS clicks FROM clicks WHERE n > 0"
+        " COUNT(*) AS clicks, FIRST(n) AS entry, LAST(amount) AS leaving FROM clicks WHERE n > 0"
         " GROUP BY SESSION(at, INTERVAL '4' SECOND), page",
         SESSIONS.replace("FROM clicks", "FROM clicks WHERE n > 0").format(
             keys="page", gap=4_000_000
         )
-        + "SELECT page, min(us), max(us) + 4000000, count(*) FROM numbered GROUP BY page, session"
+        + "SELECT page, min(us), max(us) + 4000000, count(*), arg_min(n, us), arg_max(amount, us)"
+        " FROM numbered GROUP BY page, session"
         " HAVING max(us) + 4000000 <= (SELECT w FROM mark)",
     ),
     "open_visits": Feature(
@@ -104,6 +105,35 @@ FEATURES = {
         "SELECT page, (us // 30000000 + k) * 30000000 AS until, count(*)"
         " FROM clicks, (VALUES (1), (2)) AS each (k) GROUP BY ALL",
         "page, until",
+    ),
+    "gathered": Feature(
+        "WITH known AS (SELECT page, n, amount, at FROM clicks WHERE n <> 3)"
+        " SELECT unix_micros(window_end) AS until, COUNT(DISTINCT n) AS numbers,"
+        " array_join(ARRAY_AGG(DISTINCT page), '+') AS pages,"
+        " array_join(COLLECT_LIST(n) FILTER (WHERE n > 6), ',') AS large,"
+        " MAX_BY(page, amount) AS best, COUNT_IF(n < 0) AS negative"
+        " FROM known GROUP BY TUMBLE(at, INTERVAL '30' SECOND)",
+        "SELECT (us // 30000000 + 1) * 30000000 AS until, count(DISTINCT n),"
+        " array_to_string(list_sort(list(DISTINCT page)), '+'),"
+        " coalesce(array_to_string(list_sort(list(n) FILTER (WHERE n > 6)), ','), ''),"
+        " arg_max(page, amount), count(*) FILTER (WHERE n < 0) FROM clicks WHERE n <> 3"
+        " GROUP BY until HAVING until <= (SELECT w FROM mark)",
+    ),
+    "best": Feature(
+        "SELECT page, place, n, round(amount, 6) AS amount FROM (SELECT *, ROW_NUMBER() OVER"
+        " (PARTITION BY page ORDER BY n DESC, amount) AS place FROM clicks) WHERE place <= 3"
+        f" {FOREVER}",
+        "SELECT page, row_number() OVER (PARTITION BY page ORDER BY n DESC, amount) AS place, n,"
+        " round(amount, 6) FROM clicks QUALIFY place <= 3",
+        "page, place",
+    ),
+    "newest": Feature(
+        "SELECT page, n, unix_micros(at) AS us FROM clicks QUALIFY ROW_NUMBER() OVER"
+        " (PARTITION BY page, n ORDER BY at DESC) = 1 EMIT CHANGES WITH (state.ttl = '40s')",
+        SESSIONS.format(keys="page, n", gap=40_000_000)
+        + "SELECT page, n, max(us) FROM numbered GROUP BY page, n"
+        " HAVING max(us) + 40000000 > (SELECT w FROM mark)",
+        "page, n",
     ),
     "growing": Feature(
         "SELECT unix_micros(window_start) AS since, unix_micros(window_end) AS until,"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,10 @@ from laminar_dagster.config.lineage import column_lineage
 from laminar_dagster.config.model import (
     Aggregate,
     KeyedAggregate,
+    Ordering,
     Projection,
+    Ranked,
+    Select,
     TableInput,
     Window,
     WindowAggregate,
@@ -111,6 +115,66 @@ def test_a_filter_of_an_aggregate_is_part_of_its_argument(tmp_path: Path) -> Non
     names = {each.argument: each.name for each in query.aggregates}
     first, second = names["IF(page = 'a', 1, NULL)"], names["IF(user_id > 1, amount, NULL)"]
     assert query.columns == (Projection("n", f"{first} + {second}"),)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("COUNT(DISTINCT page)", Aggregate("_a0", "count_distinct", "page")),
+        ("array_agg(distinct page)", Aggregate("_a0", "collect_set", "page")),
+        ("collect_list(page)", Aggregate("_a0", "collect_list", "page")),
+        (
+            "MAX_BY(lower(page), amount + 1)",
+            Aggregate("_a0", "max_by", "lower(page)", "amount + 1"),
+        ),
+        ("FIRST(page)", Aggregate("_a0", "min_by", "page", "ts")),
+        (
+            "LAST_VALUE(page) FILTER (WHERE amount > 0)",
+            Aggregate("_a0", "max_by", "page", "IF(amount > 0, ts, NULL)"),
+        ),
+        ("COUNT_IF(amount > 0)", Aggregate("_a0", "count", "IF(amount > 0, 1, NULL)")),
+    ],
+)
+def test_aggregates_are_what_they_are_kept_as(
+    tmp_path: Path, call: str, expected: Aggregate
+) -> None:
+    query = keyed(tmp_path, f"SELECT user_id, {call} AS x FROM clicks GROUP BY user_id {TTL}")
+    assert query.aggregates == (expected,)
+
+
+NUMBER = "ROW_NUMBER() OVER (PARTITION BY page ORDER BY ts DESC, user_id)"
+RANKED = Ranked(
+    source=TableInput("clicks"),
+    keys=(Projection("_k0", "page"),),
+    order=(Ordering("ts", True, False), Ordering("user_id", False, True)),
+    limit=2,
+    rank="rn",
+    columns=(Projection("page", "page"), Projection("x", "user_id + 1")),
+    time="ts",
+    gap_micros=DAY,
+    where="amount > 0",
+)
+INSIDE = f"SELECT page, user_id + 1 AS x, {NUMBER} AS rn FROM clicks WHERE amount > 0"
+
+
+@pytest.mark.parametrize(
+    ("sql", "limit"),
+    [
+        (f"SELECT page, x FROM ({INSIDE}) WHERE rn <= 2", 2),
+        (f"SELECT page, x FROM ({INSIDE}) WHERE x > 1 AND (rn < 4)", 3),
+        (f"WITH r AS ({INSIDE}) SELECT page, x FROM r WHERE rn = 1", 1),
+    ],
+)
+def test_row_numbers_are_limited_by_the_query_around(tmp_path: Path, sql: str, limit: int) -> None:
+    query = read_query(tmp_path, f"{sql} {TTL}")
+    assert isinstance(query, Select)
+    assert query.source == dataclasses.replace(RANKED, limit=limit)
+    assert [each.name for each in query.columns] == ["page", "x", "_weight"]
+
+
+def test_row_numbers_may_stand_in_qualify(tmp_path: Path) -> None:
+    sql = f"SELECT page, user_id + 1 AS x FROM clicks WHERE amount > 0 QUALIFY {NUMBER} <= 2 {TTL}"
+    assert read_query(tmp_path, sql) == dataclasses.replace(RANKED, rank=None)
 
 
 CHANGES = {

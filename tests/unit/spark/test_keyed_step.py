@@ -195,10 +195,7 @@ def test_what_is_taken_back_was_never_there(
             elif not deletes:
                 present.append((key, value))
                 records.append((0, key, value, 1))
-        rows = operator.run(records, 0)
-        for row in rows:
-            row["sum(x) by weight"] = row["sum(x) by weight"] or 0
-        applied(table, rows, names)
+        applied(table, operator.run(records, 0), names)
         expected = set()
         for key in {key for key, _ in present}:
             known = [value for each, value in present if each == key and value is not None]
