@@ -25,7 +25,7 @@ from laminar_dagster.config.sql.dialect import TVF_NAMES, Span, call_of, span_of
 from laminar_dagster.config.sql.expressions import Clause, Expressions, aggregates_in
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
 from laminar_dagster.config.sql.ranks import RankReader, limited, row_number_of
-from laminar_dagster.config.sql.refusals import CLAUSES, Refusal
+from laminar_dagster.config.sql.refusals import CLAUSES, RANKS, Refusal
 from laminar_dagster.config.sql.scope import BROKEN, EventTime, Output, Scope
 from laminar_dagster.config.sql.syntax import Emit
 from laminar_dagster.config.sql.text import Statement, quoted
@@ -125,6 +125,8 @@ class QueryReader:
             self._may_lack_names = outer
             outputs.append(output)
             places.append(self.expressions.where(each))
+            if output.rank:
+                self.report.add(places[-1], RANKS["limit"].problem, RANKS["limit"].instead)
             names = outputs[0].columns
             if isinstance(query, UnionAll):
                 parts.extend(renamed(part, names) for part in query.parts)

@@ -23,15 +23,16 @@ if TYPE_CHECKING:
     from laminar_dagster.config.sql.queries import QueryReader
 
 
-def row_number_of(node: exp.Select) -> exp.Window | None:
+def row_number_of(node: exp.Select) -> exp.Expr | None:
     """The ROW_NUMBER of a query, in SELECT or QUALIFY; None if it has none."""
     qualify = node.args.get("qualify")
     parts = [*node.expressions, *([qualify.this] if qualify is not None else [])]
-    for each in parts:
-        for part in (each, *each.iter_expressions()):
-            if isinstance(part, exp.Window) and call_of(part.this) == "row_number":
-                return part
-    return None
+    every = (part for each in parts for part in (each, *each.iter_expressions()))
+    return next((part for part in every if _is_row_number(part)), None)
+
+
+def _is_row_number(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Window) and call_of(node.this) == "row_number"
 
 
 def limit_in(condition: exp.Expr | None, name: str) -> int:
@@ -44,7 +45,7 @@ def limit_in(condition: exp.Expr | None, name: str) -> int:
     if not is_number or not isinstance(condition, exp.Binary):
         return 0
     number, limit = condition.left, condition.right
-    is_ours = isinstance(number, exp.Window) and not name
+    is_ours = _is_row_number(number) and not name
     if isinstance(number, exp.Column):
         is_ours = number.name.lower() == name.lower()
     if not is_ours or not isinstance(limit, exp.Literal) or not limit.name.isdigit():
@@ -80,7 +81,7 @@ class RankReader:
         self._expressions = reader.expressions
         self._report = reader.report
 
-    def read(self, window: exp.Window) -> tuple[Ranked | None, Output]:
+    def read(self, window: exp.Expr) -> tuple[Ranked | None, Output]:
         """The rows with their numbers. How many are wanted may be for the query around to say."""
         emit = self._reader.emit
         if emit is None or not emit.changes:
@@ -122,14 +123,14 @@ class RankReader:
         for each in self._reader.items(self._node, self._scope):
             if isinstance(each, Projection):
                 columns.append(each)
-            elif isinstance(each.node, exp.Window):
+            elif rank is None and _is_row_number(each.node):
                 rank = each.name
             else:
                 self._expressions.check(each.node, self._scope, Clause("SELECT"))
                 columns.append(Projection(each.name, self._expressions.text(each.span)))
         return columns, rank
 
-    def _order(self, window: exp.Window) -> tuple[Ordering, ...]:
+    def _order(self, window: exp.Expr) -> tuple[Ordering, ...]:
         order = window.args.get("order")
         return tuple(
             Ordering(

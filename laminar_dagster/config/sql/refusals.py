@@ -275,7 +275,7 @@ EXPRESSIONS: Final[Mapping[type[exp.Expr], Refusal]] = {
     exp.Rollup: Refusal("ROLLUP", "list the columns"),
     exp.GroupingSets: Refusal("GROUPING SETS", "list the columns"),
     exp.Window: Refusal(
-        "OVER of anything but ROW_NUMBER",
+        "OVER of anything but one ROW_NUMBER",
         "use GROUP BY TUMBLE(…) or HOP(…)",
         example="SELECT rank() OVER (ORDER BY ts) AS place FROM clicks",
     ),

@@ -15,9 +15,11 @@ from laminar_dagster.core.ids import CheckpointId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.ports import Admission, Engine, EpochOutput, Examination
+from laminar_dagster.core.upkeep import Rescale
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.rerun import rerun
 from laminar_dagster.runtime.state_reader import read_state
+from laminar_dagster.runtime.upkeep import plan_upkeep
 from laminar_dagster.testing.crash import Crash
 from tests.integration.spark.conftest import Build
 from tests.integration.spark.project import Project, Record, random_records, run_until_done
@@ -137,21 +139,23 @@ FEATURES = {
     ),
     "growing": Feature(
         "SELECT unix_micros(window_start) AS since, unix_micros(window_end) AS until,"
-        " COUNT(*) AS clicks FROM TABLE(CUMULATE(TABLE clicks, DESCRIPTOR(at),"
+        " COUNT(*) AS clicks, COUNT(DISTINCT page) AS pages, MIN_BY(n, amount) AS n"
+        " FROM TABLE(CUMULATE(TABLE clicks, DESCRIPTOR(at),"
         " INTERVAL '20' SECOND, INTERVAL '1' MINUTE, INTERVAL '7' SECOND))"
         " GROUP BY window_start, window_end",
-        "SELECT since, until, count(*) FROM (SELECT us, since, since + k * 20000000 AS until"
-        " FROM (SELECT us, (us - 7000000) // 60000000 * 60000000 + 7000000 AS since FROM clicks),"
+        "SELECT since, until, count(*), count(DISTINCT page), arg_min(n, amount)"
+        " FROM (SELECT *, since + k * 20000000 AS until"
+        " FROM (SELECT *, (us - 7000000) // 60000000 * 60000000 + 7000000 AS since FROM clicks),"
         " (VALUES (1), (2), (3)) AS each (k))"
         " WHERE us < until AND until <= (SELECT w FROM mark) GROUP BY since, until",
     ),
 }
 
 
-def lay_out(project: Project) -> None:
+def lay_out(project: Project, buckets: int) -> None:
     """The features as the only views of the project, each with a sink."""
     folder = project.root / "dbt_like_configs" / "clicks"
-    (folder / "pipeline.yml").write_text("name: clicks\nstore: state\nbuckets: 2\n")
+    (folder / "pipeline.yml").write_text(f"name: clicks\nstore: state\nbuckets: {buckets}\n")
     for each in (folder / "models").iterdir():
         each.unlink()
     sinks = []
@@ -212,21 +216,29 @@ class DyingEngine:
 
 
 def test_every_feature_gives_what_duckdb_gives(project: Project, build: Build) -> None:
-    lay_out(project)
+    """Cut into epochs, with a death in one of them, and with state that is spread anew between."""
+    lay_out(project, buckets=2)
     chance = random.Random(1)
-    project.append("a.ndjson", random_records(chance, 300))
-    project.append("b.ndjson", random_records(chance, 260, begin=20))
+    first, second = random_records(chance, 300), random_records(chance, 260, begin=20)
+    project.append("a.ndjson", first[:150])
+    project.append("b.ndjson", second[:110])
     pipeline = build(limits=Admission(max_records=190))
     EpochRunner(pipeline).run()
     with pytest.raises(Crash):
         EpochRunner(dataclasses.replace(pipeline, engine=DyingEngine(pipeline.engine))).run()
+    EpochRunner(pipeline).run()
+    lay_out(project, buckets=3)
+    pipeline = build()
+    upkeep = Rescale(buckets_before=2, buckets_after=3)
+    EpochRunner(pipeline).run(plan_upkeep(pipeline, upkeep))
+    project.append("a.ndjson", first[150:])
+    project.append("b.ndjson", second[110:])
     manifests = run_until_done(pipeline)
-    assert len(manifests) > 2
     found, expected = published(project), answers(project)
     for name in FEATURES:
         assert found[name] == expected[name], name
         assert len(expected[name]) > (0 if name == "overall" else 2), name
-    verdict = rerun(pipeline, manifests[1].epoch)
+    verdict = rerun(pipeline, manifests[-2].epoch)
     assert verdict.is_identical, verdict
     state = read_state(pipeline.checkpoints, manifests[-1], "totals")
     assert (state.keys, state.rows.num_rows) == (("page",), len(expected["totals"]))

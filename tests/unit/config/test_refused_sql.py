@@ -163,6 +163,20 @@ WRONG = [
         "1:17: SELECT * cannot stand with DISTINCT (list the columns)",
     ),
     (
+        "SELECT ts FROM (SELECT row_number() OVER (ORDER BY ts) AS ts FROM clicks "
+        "UNION ALL SELECT 1 FROM plain) WHERE ts = 1 EMIT CHANGES",
+        "1:24: ROW_NUMBER without a limit would keep every row (say WHERE rn = 1 or rn <= n in the "
+        "query around it, or QUALIFY ROW_NUMBER() … <= n)\n"
+        "1:76: this query of a UNION ALL has 1 columns, the first has 2 "
+        "(each has the same columns in the same order)",
+    ),
+    (
+        "SELECT row_number() OVER (ORDER BY ts) AS a, row_number() OVER (ORDER BY page) AS b "
+        "FROM clicks QUALIFY a = 1 EMIT CHANGES",
+        "1:46: OVER of anything but one ROW_NUMBER is not supported yet "
+        "(use GROUP BY TUMBLE(…) or HOP(…))",
+    ),
+    (
         "SELECT *, row_number() OVER (ORDER BY ts) AS rn FROM clicks EMIT CHANGES",
         "1:1: ROW_NUMBER without a limit would keep every row (say WHERE rn = 1 or rn <= n in the "
         "query around it, or QUALIFY ROW_NUMBER() … <= n)",
