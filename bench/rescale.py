@@ -27,7 +27,7 @@ from laminar_dagster.runtime.clock import mint_checkpoint_id
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from laminar_dagster.spark.bucket_step import BucketStep
+    from laminar_dagster.spark.bucket_step import WindowStep
 
 _NAME: Final = "rescale"
 _OPERATOR: Final = OperatorId("clicks")
@@ -46,7 +46,7 @@ _MEGABYTE: Final = 1e6
 class StoredState:
     """The state of one operator, in buckets: what a rescale finds."""
 
-    step: BucketStep
+    step: WindowStep
     files: tuple[PartitionSnapshotEntry, ...]
 
     @property
@@ -63,9 +63,10 @@ def store_state(store: ObjectStore, rows: int, buckets: int) -> StoredState:
     """A full file for each bucket; where a key belongs does not matter to those who read it."""
     # Imported here: other benchmarks need no Spark.
     from laminar_dagster.spark.aggregates import PartialColumn
-    from laminar_dagster.spark.bucket_step import BucketStep
+    from laminar_dagster.spark.bucket_step import WindowStep
     from laminar_dagster.spark.columns import END
     from laminar_dagster.spark.state_chain import Closing, StateChain
+    from laminar_dagster.spark.state_files import StateFiles
     from laminar_dagster.spark.state_shape import KeyColumn, StateShape
 
     columns = (
@@ -86,14 +87,15 @@ def store_state(store: ObjectStore, rows: int, buckets: int) -> StoredState:
                 "_a1": np.random.default_rng(bucket).random(len(numbers)),
             }
         )
-        chain = StateChain(store, attempt, shape, PartitionId(bucket), ())
+        home = StateFiles(store, attempt, shape.operator, PartitionId(bucket))
+        chain = StateChain(home, shape, ())
         files += chain.advance(table, Closing(None, None))
     origin = Origin(checkpoint_id=attempt, epoch=EpochNumber(1))
     chains = {
         int(file.partition_id): (encode_part(structs.replace(file, origin=origin)),)
         for file in files
     }
-    step = BucketStep(shape=shape, clocks=(), chains=chains, attempt=attempt, store=store)
+    step = WindowStep(shape=shape, clocks=(), chains=chains, attempt=attempt, store=store)
     return StoredState(step, tuple(files))
 
 

@@ -33,6 +33,7 @@ def state_io(surroundings: Surroundings) -> Iterator[Figure]:
     from laminar_dagster.spark.aggregates import PartialColumn
     from laminar_dagster.spark.columns import END
     from laminar_dagster.spark.state_chain import Closing, StateChain
+    from laminar_dagster.spark.state_files import StateFiles
     from laminar_dagster.spark.state_shape import KeyColumn, StateShape
 
     columns = (
@@ -47,11 +48,12 @@ def state_io(surroundings: Surroundings) -> Iterator[Figure]:
 
     def write() -> StateChain:
         attempt = mint_checkpoint_id()
-        chain = StateChain(store, attempt, shape, PartitionId(0), ())
-        return StateChain(store, attempt, shape, PartitionId(0), chain.advance(rows, never))
+        home = StateFiles(store, attempt, shape.operator, PartitionId(0))
+        chain = StateChain(home, shape, ())
+        return StateChain(home, shape, chain.advance(rows, never))
 
     full = write()
-    data = store.read(layout.checkpoint_key(full.attempt, full.files[0].path))
+    data = store.read(layout.checkpoint_key(full.home.attempt, full.files[0].path))
     size = len(data) / _MEGABYTE
     raw, plain = folder / "raw", folder / "plain"
     own, disk, arrow = one_by_one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
 
 import sqlglot
 from sqlglot import exp
@@ -14,15 +15,19 @@ from laminar_dagster.config.fingerprint import (
     relations,
 )
 from laminar_dagster.config.model import (
+    KeyedAggregate,
     PipelineModel,
+    Ranked,
     Relation,
     Select,
     SourceTable,
+    Stateful,
     TableInput,
+    UnionAll,
     View,
     WindowAggregate,
 )
-from laminar_dagster.config.operators import partials_of, stateful_operators
+from laminar_dagster.config.operators import arguments_of, kept_by, stateful_operators, time_of
 from laminar_dagster.core.definition import OperatorDefinition, PipelineDefinition
 from laminar_dagster.core.document import FORMAT_VERSION
 from laminar_dagster.core.ids import OperatorId
@@ -36,22 +41,22 @@ def define(model: PipelineModel) -> PipelineDefinition:
         fingerprint=model.fingerprint,
         buckets=model.config.buckets,
         operators=tuple(
-            _define(operator, window, model)
+            _define(operator, query, model)
             for view in model.views
-            for operator, window in stateful_operators(view)
+            for operator, query in stateful_operators(view)
         ),
     )
 
 
-def _define(
-    operator: OperatorId, window: WindowAggregate, model: PipelineModel
-) -> OperatorDefinition:
+def _define(operator: OperatorId, query: Stateful, model: PipelineModel) -> OperatorDefinition:
     sources = {str(each.source_id): each for each in model.sources}
     views = {str(each.name): each for each in model.views}
-    upstream = [*_upstream(window.source, views)]
-    arguments = [each.argument for each in window.aggregates if each.argument is not None]
-    inside = [window.window.time, *(key.sql for key in window.keys)]
-    inside += [window.where] if window.where else []
+    upstream = [*_upstream(query.source, views)]
+    arguments = [*arguments_of(query)]
+    window = None if isinstance(query, Ranked) else query.window
+    weight = query.weight if isinstance(query, KeyedAggregate) else None
+    inside = [text for text in (time_of(query), query.where, weight) if text is not None]
+    inside += [key.sql for key in query.keys]
     inside += [text for relation in upstream for text in _texts(relation)]
     reads: dict[str, str] = {}
     columns: dict[str, str] = {}
@@ -68,25 +73,35 @@ def _define(
                 columns[f"{name}.{column.name}"] = column.type
                 if column.name not in elsewhere:
                     only_arguments.append(f"{name}.{column.name}")
-    if not isinstance(window.source, TableInput):
-        reads["its subquery"] = canonical_text(describe_query(window.source))
+    if not isinstance(query.source, TableInput):
+        reads["its subquery"] = canonical_text(describe_query(query.source))
     return OperatorDefinition(
         operator_id=operator,
-        time=window.window.time,
-        size_micros=window.window.size_micros,
-        slide_micros=window.window.slide_micros,
-        keys=tuple(key.sql for key in window.keys),
-        partials=_partials(window),
-        where=window.where,
+        time=time_of(query),
+        size_micros=window.size_micros if window else 0,
+        slide_micros=window.slide_micros if window else 0,
+        offset_micros=window.offset_micros if window else 0,
+        grows=window.grows if window else False,
+        kept_as=_kept_as(query),
+        gap_micros=None if isinstance(query, WindowAggregate) else query.gap_micros,
+        weight=weight,
+        keys=tuple(key.sql for key in query.keys),
+        partials=kept_by(query),
+        where=query.where,
         reads=reads,
         columns=columns,
         arguments=tuple(only_arguments),
     )
 
 
-def _partials(window: WindowAggregate) -> tuple[str, ...]:
-    names = (partial.name for each in window.aggregates for partial in partials_of(each))
-    return tuple(dict.fromkeys(names))
+def _kept_as(query: Stateful) -> Literal["group", "window", "session", "rank"] | None:
+    match query:
+        case WindowAggregate():
+            return None
+        case KeyedAggregate():
+            return query.kind
+        case Ranked():
+            return "rank"
 
 
 def _upstream(relation: Relation, views: Mapping[str, View]) -> Iterator[Relation]:
@@ -105,12 +120,17 @@ def _texts(relation: Relation) -> Iterator[str]:
     """The expressions of a relation itself, not of those nested in it."""
     if isinstance(relation, Select):
         yield from (each.sql for each in relation.columns)
-    if isinstance(relation, WindowAggregate):
-        yield relation.window.time
+    if isinstance(relation, Ranked):
+        yield from (each.sql for each in relation.keys)
+        yield from arguments_of(relation)
+    if isinstance(relation, WindowAggregate | KeyedAggregate | Ranked):
+        time = time_of(relation)
+        yield from (time,) if time else ()
+    if isinstance(relation, WindowAggregate | KeyedAggregate):
         yield from (each.sql for each in (*relation.keys, *relation.columns))
-        yield from (each.argument for each in relation.aggregates if each.argument is not None)
+        yield from arguments_of(relation)
         yield from (relation.having,) if relation.having else ()
-    if isinstance(relation, Select | WindowAggregate) and relation.where:
+    if not isinstance(relation, TableInput | UnionAll) and relation.where:
         yield relation.where
 
 

@@ -1,12 +1,22 @@
-"""Whether a view ever puts out a key twice."""
+"""What a view puts out: whether ever a key twice, and whether rows that are taken back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from laminar_dagster.config.model import View, WindowAggregate
+from laminar_dagster.config.fingerprint import relations
+from laminar_dagster.config.mistakes import Report
+from laminar_dagster.config.model import (
+    KeyedAggregate,
+    Ranked,
+    SinkTable,
+    TableInput,
+    View,
+    WindowAggregate,
+)
+from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.core.ids import OperatorId
 
 _BOUNDS: Final = ("window_start", "window_end")
@@ -37,7 +47,9 @@ def keyed_by_window(view: View, key: Iterable[str]) -> KeyedByWindow | None:
     if not isinstance(query, WindowAggregate):
         return None
     held = {each.sql: each.name for each in query.columns if each.name in set(key)}
-    bound = next((each for each in _BOUNDS if each in held), None)
+    # Windows that grow begin alike.
+    bounds = _BOUNDS[1:] if query.window.grows else _BOUNDS
+    bound = next((each for each in bounds if each in held), None)
     if bound is None or not all(each.name in held for each in query.keys):
         return None
     return KeyedByWindow(
@@ -46,3 +58,31 @@ def keyed_by_window(view: View, key: Iterable[str]) -> KeyedByWindow | None:
         is_end=bound == "window_end",
         size_micros=query.window.size_micros,
     )
+
+
+def check_sinks(sinks: Iterable[SinkTable], views: Iterable[View], report: Report) -> None:
+    """Refuse sinks that append the rows of a view that takes rows back."""
+    by_name = {str(each.name): each for each in views}
+    for sink in sinks:
+        view = by_name.get(str(sink.view))
+        if view is None or not _takes_rows_back(view, by_name):
+            continue
+        if sink.options.get("mode", "append").lower() != "upsert":
+            problem = f"view `{view.name}` takes rows back, and sink `{sink.sink_id}` appends"
+            hint = "set mode = 'upsert' and a key; or keep a log of it: _weight AS change"
+            report.add(str(sink.place), problem, hint)
+
+
+def _takes_rows_back(view: View, views: Mapping[str, View]) -> bool:
+    """Whether ``_weight`` is among its columns because of groups that change."""
+    if WEIGHT not in view.columns:
+        return False
+    for each in relations(view.query):
+        if isinstance(each, Ranked):
+            return True
+        if isinstance(each, KeyedAggregate) and each.emits == "changes":
+            return True
+        below = views.get(each.name) if isinstance(each, TableInput) else None
+        if below is not None and _takes_rows_back(below, views):
+            return True
+    return False

@@ -17,13 +17,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from laminar_dagster.config.model import (
+    Aggregation,
     Column,
+    KeyedAggregate,
+    Ranked,
     Relation,
     Select,
     SourceTable,
     TableInput,
     UnionAll,
     View,
+    Window,
     WindowAggregate,
 )
 from laminar_dagster.config.variables import looks_secret
@@ -111,7 +115,7 @@ def relations(query: Relation) -> Iterable[Relation]:
         each = stack.pop()
         yield each
         match each:
-            case Select() | WindowAggregate():
+            case Select() | WindowAggregate() | KeyedAggregate() | Ranked():
                 stack.append(each.source)
             case UnionAll():
                 stack.extend(reversed(each.parts))
@@ -163,25 +167,50 @@ def describe_query(query: Relation) -> Any:
                 "where": query.where,
                 "from": describe_query(query.source),
             }
-        case WindowAggregate():
+        case WindowAggregate() | KeyedAggregate():
             return {
                 **_aggregation(query),
                 "select": [[each.name, each.sql] for each in query.columns],
                 "having": query.having,
                 "from": describe_query(query.source),
             }
+        case Ranked():
+            return {
+                "ranked": [query.limit, query.rank, query.time, query.gap_micros],
+                "order": [[each.sql, each.descending, each.nulls_first] for each in query.order],
+                "keys": [[each.name, each.sql] for each in query.keys],
+                "select": [[each.name, each.sql] for each in query.columns],
+                "where": query.where,
+                "from": describe_query(query.source),
+            }
         case UnionAll():
             return {"union_all": [describe_query(each) for each in query.parts]}
 
 
-def _aggregation(query: WindowAggregate) -> dict[str, Any]:
-    window = query.window
+def _aggregation(query: Aggregation) -> dict[str, Any]:
     return {
-        "window": [window.time, window.size_micros, window.slide_micros],
+        **({"window": _window(query.window)} if query.window else {}),
+        **(_keyed(query) if isinstance(query, KeyedAggregate) else {}),
         "keys": [[each.name, each.sql] for each in query.keys],
-        "aggregates": [[each.name, each.function, each.argument] for each in query.aggregates],
+        "aggregates": [
+            [each.name, each.function, each.argument, *([each.by] if each.by else [])]
+            for each in query.aggregates
+        ],
         "where": query.where,
     }
+
+
+def _window(window: Window) -> list[Any]:
+    shape: list[Any] = [window.time, window.size_micros, window.slide_micros]
+    # What came to windows later stands last, and only where it is used: old fingerprints stay.
+    if window.offset_micros or window.grows:
+        shape += [window.offset_micros, window.grows]
+    return shape
+
+
+def _keyed(query: KeyedAggregate) -> dict[str, Any]:
+    kept = [query.kind, query.emits, query.time, query.gap_micros, query.weight]
+    return {"keyed": kept}
 
 
 def canonical_text(content: Any) -> str:

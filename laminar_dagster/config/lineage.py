@@ -12,13 +12,18 @@ from typing import NamedTuple
 
 from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.model import (
+    Aggregation,
+    KeyedAggregate,
     PipelineModel,
+    Ranked,
     Relation,
     Select,
     TableInput,
     UnionAll,
     WindowAggregate,
 )
+from laminar_dagster.config.operators import time_of
+from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.config.sql.dialect import parse_expression
 from laminar_dagster.config.sql.expressions import Clause, Expressions
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
@@ -63,9 +68,14 @@ def _trace(relation: Relation, tables: Mapping[str, Sequence[str]]) -> _Origins:
         case Select():
             inside = _trace(relation.source, tables)
             return {each.name: _origins(each.sql, inside) for each in relation.columns}
-        case WindowAggregate():
+        case WindowAggregate() | KeyedAggregate():
             group = _trace_group(relation, _trace(relation.source, tables))
             return {each.name: _origins(each.sql, group) for each in relation.columns}
+        case Ranked():
+            inside = _trace(relation.source, tables)
+            found = {each.name: _origins(each.sql, inside) for each in relation.columns}
+            own = (WEIGHT,) if relation.rank is None else (relation.rank, WEIGHT)
+            return {**found, **dict.fromkeys(own, frozenset())}
         case UnionAll(parts):
             traced = [_trace(part, tables) for part in parts]
             by_position = zip(*(each.values() for each in traced), strict=True)
@@ -75,13 +85,17 @@ def _trace(relation: Relation, tables: Mapping[str, Sequence[str]]) -> _Origins:
             }
 
 
-def _trace_group(query: WindowAggregate, inside: _Origins) -> _Origins:
+def _trace_group(query: Aggregation, inside: _Origins) -> _Origins:
     """What keys, aggregates and the edges of the window are computed from."""
-    time = _origins(query.window.time, inside)
+    time = _origins(time_of(query), inside)
     return {
+        WEIGHT: frozenset(),
         **dict.fromkeys(WINDOW_COLUMNS, time),
         **{each.name: _origins(each.sql, inside) for each in query.keys},
-        **{each.name: _origins(each.argument, inside) for each in query.aggregates},
+        **{
+            each.name: _origins(each.argument, inside) | _origins(each.by, inside)
+            for each in query.aggregates
+        },
     }
 
 

@@ -2,10 +2,12 @@
 
 Frozen and checked. There are no statements left; expressions stay as Spark SQL text.
 
-A view's query is one of three shapes, nested through ``Relation``:
+A view's query is one of five shapes, nested through ``Relation``:
 
     Select          projection and filter of one relation
-    WindowAggregate GROUP BY a window of event time (and keys) of one relation
+    WindowAggregate GROUP BY a window of event time (and keys), put out when the window closes
+    KeyedAggregate  GROUP BY keys, put out whenever it changes; or by sessions
+    Ranked          the first rows of each key, put out whenever they change
     UnionAll        the rows of several queries of equal columns
 """
 
@@ -105,11 +107,29 @@ class Window:
 
     Attributes:
         time: Spark SQL of the event time, a timestamp.
+        offset_micros: By how much its edges are shifted from midnight, 1970.
+        grows: It begins every ``size``, and ends every ``slide`` up to that (CUMULATE).
     """
 
     time: str
     size_micros: int
     slide_micros: int
+    offset_micros: int = 0
+    grows: bool = False
+
+
+AggregateFunction = Literal[
+    "count",
+    "sum",
+    "min",
+    "max",
+    "avg",
+    "min_by",
+    "max_by",
+    "collect_list",
+    "collect_set",
+    "count_distinct",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +138,13 @@ class Aggregate:
 
     Attributes:
         name: Its column in the state, ``_a0``, ``_a1``, …
+        by: What decides which of the arguments is taken, for MIN_BY and MAX_BY.
     """
 
     name: str
-    function: Literal["count", "sum", "min", "max", "avg"]
+    function: AggregateFunction
     argument: str | None
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +168,82 @@ class WindowAggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyedAggregate:
+    """Aggregates by keys, whose rows change as records come.
+
+    Attributes:
+        kind: A *group* has one row for each key; a *window* one for each window and key; a
+            *session* one for each stretch of a key's events.
+        emits: Each change, as rows of ``_weight`` -1 and +1; or each row once, when it ends.
+        window: Of the kind *window*.
+        time: Spark SQL of the event time; None where nothing depends on it.
+        gap_micros: A group leaves the view, and a session ends, so long after its last event. None
+            for groups that stay.
+        weight: Spark SQL of the weight of the input's rows; None if they are never taken back.
+        where: Over the input's columns.
+        keys: Columns ``_k0``, ``_k1``, … over the input's columns.
+        having: Over ``_k0`` …, ``_a0`` …, ``window_start``, ``window_end``.
+        columns: The output, over the same names as ``having``, and ``_weight``.
+    """
+
+    source: Relation
+    kind: Literal["group", "window", "session"]
+    emits: Literal["changes", "close"]
+    keys: tuple[Projection, ...]
+    aggregates: tuple[Aggregate, ...]
+    columns: tuple[Projection, ...]
+    window: Window | None = None
+    time: str | None = None
+    gap_micros: int | None = None
+    weight: str | None = None
+    where: str | None = None
+    having: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """An item of ORDER BY: Spark SQL over the input."""
+
+    sql: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The first rows of each key in some order, put out whenever they change.
+
+    Attributes:
+        keys: Columns ``_k0``, ``_k1``, … over the input's columns.
+        limit: So many of each key; 0 before it is known.
+        rank: The column that holds a row's place, from 1; None if nobody asks for it.
+        columns: The output, over the input's columns; ``rank`` and ``_weight`` follow.
+        time: As of ``KeyedAggregate``.
+        gap_micros: As of ``KeyedAggregate``.
+    """
+
+    source: Relation
+    keys: tuple[Projection, ...]
+    order: tuple[Ordering, ...]
+    limit: int
+    rank: str | None
+    columns: tuple[Projection, ...]
+    time: str | None = None
+    gap_micros: int | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class UnionAll:
     """The rows of several queries, column by position."""
 
-    parts: tuple[Select | WindowAggregate, ...]
+    parts: tuple[Select | Stateful, ...]
 
 
-Relation = TableInput | Select | WindowAggregate | UnionAll
-Query = Select | WindowAggregate | UnionAll
+Aggregation = WindowAggregate | KeyedAggregate
+Stateful = WindowAggregate | KeyedAggregate | Ranked
+Relation = TableInput | Select | WindowAggregate | KeyedAggregate | Ranked | UnionAll
+Query = Select | WindowAggregate | KeyedAggregate | Ranked | UnionAll
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from laminar_dagster.config import yaml_tables
 from laminar_dagster.config.connectors import Connectors, SourceTraits, check_options
 from laminar_dagster.config.contracts import read_contract
 from laminar_dagster.config.determinism import DeterminismWarning
+from laminar_dagster.config.emission import check_sinks
 from laminar_dagster.config.files import PipelineFiles, find_files, leads_outside, read_text
 from laminar_dagster.config.fingerprint import fingerprint
 from laminar_dagster.config.mistakes import Report, listed, nearest
@@ -122,6 +123,7 @@ class _Loader:
         wanted = [each for each in definitions if isinstance(each, CreateSink)]
         found = [self._sink(each, names, tables) for each in wanted]
         sinks = [each for each in found if each is not None]
+        check_sinks(sinks, views, report)
         contracts = self._contracts(files, views, complete=len(views) == len(names))
         report.raise_if_any()
         # Nothing is wrong, so there is a configuration.

@@ -13,10 +13,17 @@ from sqlglot import exp
 from laminar_dagster.config.determinism import DeterminismWarning
 from laminar_dagster.config.fingerprint import relations
 from laminar_dagster.config.mistakes import Report
-from laminar_dagster.config.model import Place, View, WindowAggregate
+from laminar_dagster.config.model import (
+    KeyedAggregate,
+    Place,
+    Query,
+    Ranked,
+    View,
+    WindowAggregate,
+)
 from laminar_dagster.config.sql.dialect import SqlSyntaxError, TooIntricate, parse
 from laminar_dagster.config.sql.queries import QueryReader
-from laminar_dagster.config.sql.refusals import CLAUSES
+from laminar_dagster.config.sql.refusals import CLAUSES, RANKS
 from laminar_dagster.config.sql.scope import BROKEN, Output
 from laminar_dagster.config.sql.syntax import CreateView
 from laminar_dagster.config.sql.text import Statement
@@ -73,10 +80,10 @@ def parse_view(name: OperatorId, definition: CreateView, report: Report) -> Pars
 
 def _has_join(query: Statement, report: Report) -> bool:
     """Refuse JOIN before parsing: sqlglot needs very long for a row of them."""
-    name, kinds, hint = CLAUSES["joins"]
+    refused = CLAUSES["joins"]
     for number, token in enumerate(query.tokens):
-        if token.token_type == kinds[0]:
-            report.add(query.where(number), f"{name} is not supported yet", hint)
+        if token.token_type == refused.keywords[0]:
+            report.add(query.where(number), refused.problem, refused.instead)
             return True
     return False
 
@@ -116,7 +123,7 @@ def _read(
     parsed: ParsedView, tables: Mapping[str, tuple[str, Output]], report: Report
 ) -> tuple[View | None, Output, list[DeterminismWarning]]:
     definition = parsed.definition
-    reader = QueryReader(definition.query, str(parsed.name), tables, report)
+    reader = QueryReader(definition.query, str(parsed.name), tables, report, definition.emit)
     try:
         query, output = reader.read(parsed.tree)
     except RecursionError:
@@ -125,15 +132,29 @@ def _read(
     findings = reader.expressions.findings
     if query is None:
         return None, output, findings
-    windowed = any(isinstance(each, WindowAggregate) for each in relations(query))
-    if definition.emit and not windowed:
-        hint = "leave it out; it is for views with TUMBLE or HOP"
-        report.add(definition.emit, f"view `{parsed.name}` has no window to close", hint)
+    if output.rank:
+        refused = RANKS["limit"]
+        report.add(definition.query.where(), refused.problem, refused.instead)
+    _check_emit(parsed, query, report)
     place = Place(definition.query.sql.file, definition.name.line)
     text = definition.query.raw(0, len(definition.query.tokens))
     reads = tuple(tables[each][0] for each in parsed.reads if each in tables)
     view = View(parsed.name, query, text, place, output.columns, reads)
     return view, output, findings
+
+
+def _check_emit(parsed: ParsedView, query: Query, report: Report) -> None:
+    """Note an EMIT that says nothing about its query."""
+    emit = parsed.definition.emit
+    grouped = (WindowAggregate, KeyedAggregate, Ranked)
+    if emit is None or any(isinstance(each, grouped) for each in relations(query)):
+        return
+    if emit.changes:
+        hint = "leave it out; it is for views with GROUP BY, DISTINCT or ROW_NUMBER"
+        report.add(emit.where, f"view `{parsed.name}` has no groups that could change", hint)
+    else:
+        hint = "leave it out; it is for views with TUMBLE or the like"
+        report.add(emit.where, f"view `{parsed.name}` has no window to close", hint)
 
 
 def _order(views: Mapping[str, ParsedView]) -> tuple[list[str], list[str]]:

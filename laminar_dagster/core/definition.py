@@ -7,7 +7,7 @@ whether it can go on with the state that is there: see ``core.deployment``.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -22,7 +22,14 @@ class OperatorDefinition(Record, frozen=True, kw_only=True):
     """What the state of one operator depends on. Expressions are Spark SQL in canonical form.
 
     Attributes:
-        time: Of the window's event time.
+        time: Of the event time that its rows depend on; None if on none.
+        size_micros: Of its windows; 0 where there are none.
+        offset_micros: By how much their edges are shifted.
+        grows: Whether they begin every ``size`` and end every ``slide``.
+        kept_as: How its state is kept by key: as a group, a window, a session or a rank; None for
+            windows that are only added to.
+        gap_micros: After how long without an event a key is forgotten, or a session ends.
+        weight: Of the rows that go in.
         keys: In the order by which buckets are chosen.
         partials: What the state holds for each window and key, such as ``sum(price)``.
         where: The filter of what goes in.
@@ -32,7 +39,7 @@ class OperatorDefinition(Record, frozen=True, kw_only=True):
     """
 
     operator_id: OperatorId
-    time: Sql
+    time: Sql | None
     size_micros: Natural
     slide_micros: Natural
     keys: tuple[Sql, ...]
@@ -41,6 +48,11 @@ class OperatorDefinition(Record, frozen=True, kw_only=True):
     columns: dict[str, str]
     arguments: tuple[str, ...] = ()
     where: Sql | None = None
+    offset_micros: int = 0
+    grows: bool = False
+    kept_as: Literal["group", "window", "session", "rank"] | None = None
+    gap_micros: Natural | None = None
+    weight: Sql | None = None
 
 
 class PipelineDefinition(Document, frozen=True, kw_only=True):

@@ -68,10 +68,16 @@ def _compare(
 
 
 def _obstacles(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:
+    if old.kept_as != new.kept_as:
+        yield f"its state was kept {_kept(old)}, and is to be kept {_kept(new)}"
     if old.time != new.time:
-        yield f"event time was `{_short(old.time)}`, and is `{_short(new.time)}`"
-    if (old.size_micros, old.slide_micros) != (new.size_micros, new.slide_micros):
+        yield f"event time was {_listed((old.time,))}, and is {_listed((new.time,))}"
+    if _edges(old) != _edges(new):
         yield f"the window was {_window(old)}, and is {_window(new)}"
+    if old.gap_micros != new.gap_micros:
+        yield f"rows were kept {_gap(old)}, and are to be kept {_gap(new)}"
+    if old.weight != new.weight:
+        yield f"rows were weighed by {_listed((old.weight,))}, and are by {_listed((new.weight,))}"
     if old.keys != new.keys:
         yield f"the keys were {_listed(old.keys)}, and are {_listed(new.keys)}"
     if old.where != new.where:
@@ -81,7 +87,8 @@ def _obstacles(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str
         )
     missing = [each for each in new.partials if each not in old.partials]
     if missing:
-        yield f"open windows hold no {_listed(missing)}"
+        holds = "its state holds" if new.kept_as else "open windows hold"
+        yield f"{holds} no {_listed(missing)}"
     for name in sorted({*old.reads, *new.reads}):
         if old.reads.get(name) != new.reads.get(name):
             yield f"`{name}`, which it reads, {_how_changed(name, old, new)}"
@@ -119,11 +126,28 @@ def _how_changed(name: str, old: OperatorDefinition, new: OperatorDefinition) ->
     return "is no longer read" if name not in new.reads else "has changed"
 
 
+def _edges(operator: OperatorDefinition) -> tuple[int, int, int, bool]:
+    return operator.size_micros, operator.slide_micros, operator.offset_micros, operator.grows
+
+
 def _window(operator: OperatorDefinition) -> str:
-    size = f"{operator.size_micros / 1e6:g} s"
-    if operator.slide_micros == operator.size_micros:
-        return size
-    return f"{size} every {operator.slide_micros / 1e6:g} s"
+    size, slide, offset, grows = _edges(operator)
+    if not size:
+        return "none"
+    text = f"{size / 1e6:g} s"
+    if slide != size:
+        text += f" in steps of {slide / 1e6:g} s" if grows else f" every {slide / 1e6:g} s"
+    return f"{text}, shifted by {offset / 1e6:g} s" if offset else text
+
+
+def _kept(operator: OperatorDefinition) -> str:
+    return f"by key, as a {operator.kept_as}" if operator.kept_as else "until windows close"
+
+
+def _gap(operator: OperatorDefinition) -> str:
+    if operator.gap_micros is None:
+        return "for ever"
+    return f"for {operator.gap_micros / 1e6:g} s after the last event"
 
 
 def _listed(texts: tuple[str | None, ...] | tuple[str, ...] | list[str]) -> str:

@@ -19,20 +19,23 @@ from laminar_dagster.core.manifest import (
 from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.spark.arrow_files import file_table
-from laminar_dagster.spark.columns import END
+from laminar_dagster.spark.columns import END, FIRST, LAST
+from laminar_dagster.spark.keyed_shape import KeyedShape
 from laminar_dagster.spark.state_shape import StateShape
+from laminar_dagster.spark.stored_shape import stored_shape
 
 WINDOW_END = "window_end"
 CHANGE = "change"
+_TIMES = {END: WINDOW_END, FIRST: "first_event", LAST: "last_event"}
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """The open windows of an operator.
+    """The open windows of an operator, or what it keeps for each key.
 
     Attributes:
-        keys: The columns that tell rows apart: the window's end, then the keys as the query
-            spells them.
+        keys: The columns that tell rows apart: the window's end where there are windows, then the
+            keys as the query spells them, and the first event where there are sessions.
         values: The partials that are kept for each of them, such as ``sum(price)``.
         rows: All of these, sorted by the keys.
     """
@@ -60,13 +63,19 @@ def read_state(
     if shape is None or merged is None:
         return OperatorState(entry.operator_id, (WINDOW_END,), (), pa.table({WINDOW_END: []}))
     if closed is not None:
-        merged = merged.filter(pc.greater(merged.column(END), closed))
-    ends = merged.column(END).cast(pa.timestamp("us", "UTC"))
-    keys = (WINDOW_END, *(key.sql for key in shape.keys))
-    values = tuple(column.name for column in shape.columns)
-    rows = pa.table([ends, *merged.columns[1:]], names=[*keys, *values])
-    rows = rows.sort_by([(name, "ascending") for name in keys])
-    return OperatorState(entry.operator_id, keys, values, rows)
+        is_open = pc.greater(merged.column(END), closed)
+        merged = merged.filter(pc.fill_null(is_open, True))
+    if isinstance(shape, KeyedShape):
+        merged = shape.alive(merged)
+    spelled = {key.name: key.sql for key in shape.keys} | _TIMES
+    keys = tuple(spelled[name] for name in shape.group)
+    values = {column.name: merged.column(column.name) for column in shape.columns}
+    told = {spelled[name]: _told(name, merged.column(name)) for name in shape.group}
+    if isinstance(shape, KeyedShape) and shape.gap is not None:
+        values = {_TIMES[LAST]: _told(LAST, merged.column(LAST)), **values}
+    rows = pa.table({**told, **values})
+    rows = rows.sort_by([(name, "ascending") for name in keys]) if keys else rows
+    return OperatorState(entry.operator_id, keys, tuple(values), rows)
 
 
 def compare_states(old: OperatorState, new: OperatorState) -> pa.Table:
@@ -98,6 +107,10 @@ def compare_states(old: OperatorState, new: OperatorState) -> pa.Table:
     return changed.sort_by([(key, "ascending") for key in keys])
 
 
+def _told(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.timestamp("us", "UTC")) if name in _TIMES else column
+
+
 def _places(state: OperatorState, keys: tuple[str, ...], side: str) -> pa.Table:
     """The keys of every row, and where it stands."""
     if not state.rows.num_rows:
@@ -113,14 +126,14 @@ def _taken(state: OperatorState, value: str, places: pa.ChunkedArray) -> pa.Chun
 
 def _merged(
     checkpoints: CheckpointStore, manifest: CheckpointManifest, entry: OperatorSnapshotEntry
-) -> tuple[pa.Table | None, StateShape | None]:
+) -> tuple[pa.Table | None, StateShape | KeyedShape | None]:
     chains: defaultdict[PartitionId, list[PartitionSnapshotEntry]] = defaultdict(list)
     for part in entry.partitions:
         chains[part.partition_id].append(part)
     newest = max(entry.partitions, key=lambda part: manifest.origin_of(part).epoch, default=None)
     if newest is None:
         return None, None
-    shape = StateShape.of_file(_read(checkpoints, manifest, newest).schema)
+    shape = stored_shape(_read(checkpoints, manifest, newest).schema)
     merged = []
     for partition, parts in sorted(chains.items()):
         tables = [_read(checkpoints, manifest, part) for part in parts]

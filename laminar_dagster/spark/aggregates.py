@@ -1,8 +1,9 @@
 """Aggregates as mergeable partials, in Arrow.
 
 An aggregate is kept as one or two columns that can be merged in any number of steps: COUNT and SUM
-by adding, MIN and MAX by choosing, AVG as a sum and a count. Rows are merged in the order in which
-they stand, in one thread, so that sums of floats come out the same on every run.
+by adding, MIN and MAX by choosing, AVG as a sum and a count, a set as a list of its values. Rows
+are merged in the order in which they stand, in one thread, so that sums of floats come out the same
+on every run.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_dagster.core.errors import ComputeFailed
+from laminar_dagster.spark.gathering import chosen, gathered, gathered_lists
+from laminar_dagster.spark.row_order import from_ordered_bits, ordered_bits
 
-Merge = Literal["sum", "min", "max"]
+Merge = Literal["sum", "min", "max", "min_by", "max_by", "values", "distinct"]
+First = Literal["count", "sum", "min", "max", "min_by", "max_by", "values", "distinct"]
 
 _AT_LEAST_ONE: Final = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
 _INT64_LIMIT: Final = 2**63
+_GATHERING: Final = ("min_by", "max_by", "values", "distinct")
+_ROW: Final = "_row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,60 +40,110 @@ class PartialColumn:
         merge: How partials become one.
         arrow_type: In the state.
         argument_type: Of the argument; None where it is not known, or there is none.
+        by: What decides which value is taken: a column of the input, and one of the state.
     """
 
     name: str
     argument: str | None
-    first: Literal["count", "sum", "min", "max"]
+    first: First
     merge: Merge
     arrow_type: pa.DataType
     argument_type: pa.DataType | None = None
+    by: tuple[str, str] | None = None
 
 
 def first_partials(
     table: pa.Table, keys: Sequence[str], columns: Sequence[PartialColumn], operator: str
 ) -> pa.Table:
     """Aggregate input rows."""
-    wanted = [(column.name, column.argument, column.first) for column in columns]
-    return _aggregate(table, keys, wanted, columns, operator)
+    wanted = [
+        _Step(column, column.argument, column.first, column.by[0] if column.by else None)
+        for column in columns
+    ]
+    return _aggregate(table, keys, wanted, operator)
 
 
 def merge_partials(
     table: pa.Table, keys: Sequence[str], columns: Sequence[PartialColumn], operator: str
 ) -> pa.Table:
     """Merge partials, in the order in which they stand."""
-    wanted = [(column.name, column.name, column.merge) for column in columns]
-    return _aggregate(table, keys, wanted, columns, operator)
+    wanted = [
+        _Step(column, column.name, column.merge, column.by[1] if column.by else None)
+        for column in columns
+    ]
+    return _aggregate(table, keys, wanted, operator)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """How a column of the result is made of a column of some rows."""
+
+    column: PartialColumn
+    argument: str | None
+    function: First
+    by: str | None
 
 
 def _aggregate(
-    table: pa.Table,
-    keys: Sequence[str],
-    wanted: Sequence[tuple[str, str | None, str]],
-    columns: Sequence[PartialColumn],
-    operator: str,
+    table: pa.Table, keys: Sequence[str], wanted: Sequence[_Step], operator: str
 ) -> pa.Table:
     prepared: dict[str, Any] = {key: table.column(key) for key in keys}
     steps: list[tuple[Any, ...]] = []
-    results: list[str] = []
-    for (name, argument, function), column in zip(wanted, columns, strict=True):
-        if argument is None:
+    results: dict[str, str] = {}
+    gathers = [each for each in wanted if each.function in _GATHERING]
+    for each in wanted:
+        name = each.column.name
+        if each.argument is None:
             steps.append(([], "count_all"))
-            results.append("count_all")
+            results[name] = "count_all"
             continue
-        values = table.column(argument)
-        if function == "sum":
-            values = _summable(values, column.arrow_type)
-        elif function in ("min", "max") and pa.types.is_floating(values.type):
-            values = _ordered_bits(values)
+        if each in gathers:
+            continue
+        values = table.column(each.argument)
+        if each.function == "sum":
+            values = _summable(values, each.column.arrow_type)
+        elif each.function in ("min", "max") and pa.types.is_floating(values.type):
+            values = ordered_bits(values)
         prepared[name] = values
-        steps.append((name, function, _AT_LEAST_ONE if function == "sum" else None))
-        results.append(f"{name}_{function}")
+        steps.append((name, each.function, _AT_LEAST_ONE if each.function == "sum" else None))
+        results[name] = f"{name}_{each.function}"
+    if gathers:
+        prepared[_ROW] = pa.array(np.arange(table.num_rows))
+        steps.append((_ROW, "list"))
     grouped = pa.table(prepared).group_by(list(keys), use_threads=False).aggregate(steps)
+    made = _gather(table, grouped.column(f"{_ROW}_list"), gathers) if gathers else {}
     out = {key: grouped.column(key) for key in keys}
-    for column, result in zip(columns, results, strict=True):
-        out[column.name] = _finish(grouped.column(result), column, operator)
+    for each in wanted:
+        name = each.column.name
+        found = made[name] if name in made else grouped.column(results[name])
+        out[name] = _finish(found, each.column, operator)
     return pa.table(out)
+
+
+def _gather(table: pa.Table, rows: pa.ChunkedArray, wanted: Sequence[_Step]) -> dict[str, Any]:
+    """Columns that are made of all rows of a group at once.
+
+    Args:
+        table: The rows.
+        rows: For each group the places of its rows.
+        wanted: What to make.
+    """
+    count = len(rows)
+    lists = pa.concat_arrays(rows.chunks) if rows.num_chunks else pa.array([], rows.type)
+    order = pc.list_flatten(lists)
+    groups = pc.list_parent_indices(lists).to_numpy()
+    made: dict[str, Any] = {}
+    for each in wanted:
+        assert each.argument is not None
+        values = table.column(each.argument).take(order)
+        if each.by is not None:
+            by = table.column(each.by).take(order)
+            found = chosen(values, by, groups, count, largest=each.function == "max_by")
+        else:
+            make = gathered_lists if pa.types.is_list(values.type) else gathered
+            found = make(values, groups, count, distinct=each.function == "distinct")
+        made[each.column.name] = found
+    return made
 
 
 def _summable(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -102,32 +158,8 @@ def _summable(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 def _finish(values: pa.ChunkedArray, column: PartialColumn, operator: str) -> pa.ChunkedArray:
     if pa.types.is_floating(column.arrow_type) and values.type == pa.int64():
-        return _from_ordered_bits(values, column.arrow_type)
+        return from_ordered_bits(values, column.arrow_type)
     try:
         return values.cast(column.arrow_type)
     except pa.ArrowInvalid as error:
         raise ComputeFailed(operator, f"{column.name} does not fit its type: {error}") from None
-
-
-# --- floats in the order of SQL, in which NaN is the largest ------------------------------------
-
-
-def _ordered_bits(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Whole numbers that compare as the floats do. Arrow's own MIN and MAX leave out NaN."""
-    valid = pc.is_valid(values)
-    floats = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy()
-    # One NaN, and one zero.
-    floats = np.where(np.isnan(floats), np.nan, floats + 0.0)
-    bits = floats.view(np.int64)
-    ordered = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
-    mask = ~valid.to_numpy(zero_copy_only=False) if values.null_count else None
-    return pa.chunked_array([pa.array(ordered, pa.int64(), mask=mask)])
-
-
-def _from_ordered_bits(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    valid = pc.is_valid(values)
-    ordered = pc.fill_null(values, 0).to_numpy()
-    bits = np.where(ordered < 0, ordered ^ np.int64(2**63 - 1), ordered)
-    mask = ~valid.to_numpy(zero_copy_only=False) if values.null_count else None
-    floats = pa.array(bits.view(np.float64), pa.float64(), mask=mask, from_pandas=False)
-    return pa.chunked_array([floats]).cast(kind)

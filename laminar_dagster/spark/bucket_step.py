@@ -1,8 +1,9 @@
-"""From partials to state and closed windows: all that happens to one bucket in an epoch."""
+"""All that happens to one bucket of an operator's state in an epoch."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,33 +19,56 @@ from laminar_dagster.core.ids import CheckpointId, PartitionId
 from laminar_dagster.core.manifest import PartitionSnapshotEntry
 from laminar_dagster.core.ports import ObjectStore
 from laminar_dagster.spark.columns import BUCKET, CONTROL, END, PART, SEQUENCE
+from laminar_dagster.spark.keyed_chain import KeyedChain
+from laminar_dagster.spark.keyed_shape import KeyedShape
 from laminar_dagster.spark.partial_step import control_rows
 from laminar_dagster.spark.state_chain import Closing, StateChain
+from laminar_dagster.spark.state_files import StateFiles
 from laminar_dagster.spark.state_shape import StateShape
 from laminar_dagster.spark.watermarks import SourceClock, earliest
 
 # Where reports go that are on their way to the driver.
 CONTROL_BUCKET: Final = -1
 
+Files = tuple[PartitionSnapshotEntry, ...]
+
 
 @dataclass(frozen=True)
-class BucketStep:
-    """Partials to state and closed windows: for ``GroupedData.applyInArrow`` by ``_bucket``.
+class BucketStep(ABC):
+    """Partials to state and output: for ``GroupedData.applyInArrow`` by ``_bucket``."""
 
-    Output: ``_part`` (the bucket), ``_control``, ``_end``, keys, partials, sorted.
-    """
-
-    shape: StateShape
+    shape: StateShape | KeyedShape
     clocks: tuple[SourceClock, ...]
     chains: Mapping[int, tuple[bytes, ...]]
     attempt: CheckpointId
     store: ObjectStore = field(repr=False)
 
     @property
+    @abstractmethod
     def schema(self) -> pa.Schema:
-        """Of what comes out."""
-        own = [(PART, pa.int64()), (CONTROL, pa.string())]
-        return pa.schema([*own, *self.shape.schema])
+        """Of what comes out: ``_part`` (the bucket), ``_control``, and the operator's columns."""
+
+    @property
+    @abstractmethod
+    def operator_type(self) -> str:
+        """As the manifest calls it."""
+
+    @abstractmethod
+    def chain_of(self, bucket: int) -> StateChain | KeyedChain:
+        """The state of a bucket before the epoch."""
+
+    @abstractmethod
+    def advance(self, bucket: int, new: pa.Table, closing: Closing) -> tuple[pa.Table, Files]:
+        """Take partials into a bucket.
+
+        Args:
+            bucket: Which.
+            new: In the order of parts and sequences.
+            closing: How far event time has come.
+
+        Returns:
+            What comes out, and the bucket's files.
+        """
 
     @property
     def closed_before(self) -> Closing:
@@ -52,15 +76,10 @@ class BucketStep:
         mark = earliest(clock.watermark for clock in self.clocks)
         return Closing(mark, mark)
 
-    def chain_of(self, bucket: int) -> StateChain:
-        """The state of a bucket before the epoch."""
-        return StateChain(
-            self.store,
-            self.attempt,
-            self.shape,
-            PartitionId(bucket),
-            tuple(_entry(data) for data in self.chains.get(bucket, ())),
-        )
+    def files_of(self, bucket: int) -> tuple[StateFiles, Files]:
+        """Where a bucket's state is, and of which files it consists."""
+        home = StateFiles(self.store, self.attempt, self.shape.operator, PartitionId(bucket))
+        return home, tuple(_entry(data) for data in self.chains.get(bucket, ()))
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """Take a bucket through the epoch."""
@@ -73,24 +92,21 @@ class BucketStep:
             return self._controls([json.dumps(error.to_record())])
 
     def _advance(self, bucket: int, table: pa.Table) -> pa.Table:
-        chain = self.chain_of(bucket)
         closing = self._closing(table.column(CONTROL).drop_null().to_pylist())
-        # A marker makes sure that every bucket is looked at; it has no window.
-        new = table.filter(pc.is_valid(table.column(END)))
+        # A marker makes sure that every bucket is looked at; it comes from no part.
+        new = table.filter(
+            pc.and_(pc.is_valid(table.column(PART)), pc.is_null(table.column(CONTROL)))
+        )
         new = new.sort_by([(PART, "ascending"), (SEQUENCE, "ascending")])
-        merged = self.shape.merge([new])
-        closes = _closes(merged, closing)
-        stored, chain = chain.close(closing)
-        files = chain.advance(merged.filter(pc.invert(closes)), closing)
-        closed = self.shape.merge([*stored, merged.filter(closes)])
+        found, files = self.advance(bucket, new, closing)
         states = [
             json.dumps({"operator": self.shape.operator, "state": json.loads(encode_part(entry))})
             for entry in files
         ]
         out = {
-            **{name: closed.column(name) for name in closed.column_names},
-            PART: pa.array(np.full(closed.num_rows, bucket, np.int64)),
-            CONTROL: pa.nulls(closed.num_rows, pa.string()),
+            **{name: found.column(name) for name in found.column_names},
+            PART: pa.array(np.full(found.num_rows, bucket, np.int64)),
+            CONTROL: pa.nulls(found.num_rows, pa.string()),
         }
         rows = pa.table(out).select(self.schema.names).cast(self.schema)
         return pa.concat_tables([self._controls(states, bucket), rows])
@@ -107,6 +123,40 @@ class BucketStep:
 
     def _controls(self, texts: list[str], bucket: int = CONTROL_BUCKET) -> pa.Table:
         return pa.Table.from_batches([control_rows(texts, bucket, self.schema)])
+
+
+@dataclass(frozen=True)
+class WindowStep(BucketStep):
+    """Windows that are put out once, when they close: state is read for those alone.
+
+    Output: ``_part`` (the bucket), ``_control``, ``_end``, keys, partials, sorted.
+    """
+
+    shape: StateShape
+
+    @property
+    def schema(self) -> pa.Schema:
+        """See ``BucketStep.schema``."""
+        own = [(PART, pa.int64()), (CONTROL, pa.string())]
+        return pa.schema([*own, *self.shape.schema])
+
+    @property
+    def operator_type(self) -> str:
+        """See ``BucketStep.operator_type``."""
+        return "window_aggregate"
+
+    def chain_of(self, bucket: int) -> StateChain:
+        """See ``BucketStep.chain_of``."""
+        home, files = self.files_of(bucket)
+        return StateChain(home, self.shape, files)
+
+    def advance(self, bucket: int, new: pa.Table, closing: Closing) -> tuple[pa.Table, Files]:
+        """See ``BucketStep.advance``."""
+        merged = self.shape.merge([new])
+        closes = _closes(merged, closing)
+        stored, chain = self.chain_of(bucket).close(closing)
+        files = chain.advance(merged.filter(pc.invert(closes)), closing)
+        return self.shape.merge([*stored, merged.filter(closes)]), files
 
 
 def _closes(rows: pa.Table, closing: Closing) -> Any:

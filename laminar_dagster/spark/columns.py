@@ -20,6 +20,10 @@ END: Final = "_end"
 # The bucket of a key, and the order of the partials of one partition.
 BUCKET: Final = "_bucket"
 SEQUENCE: Final = "_sequence"
+# The hash of a key, by which its state is found, and the times of its first and its last event.
+HASH: Final = "_hash"
+FIRST: Final = "_first"
+LAST: Final = "_last"
 # Not null: a partial that was made where the record was read, of the operator of that number.
 EARLY: Final = "_early"
 

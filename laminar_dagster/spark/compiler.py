@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 
 import pyarrow as pa
 from pyspark import StorageLevel
@@ -24,11 +24,14 @@ from pyspark.sql.types import StructType
 
 from laminar_dagster.config.fingerprint import relations
 from laminar_dagster.config.model import (
+    KeyedAggregate,
     PipelineModel,
     Projection,
     Query,
+    Ranked,
     Relation,
     Select,
+    Stateful,
     TableInput,
     UnionAll,
     View,
@@ -40,22 +43,27 @@ from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.ids import CheckpointId, OperatorId, SinkId
 from laminar_dagster.core.manifest import PartitionSnapshotEntry
 from laminar_dagster.core.ports import ObjectStore
-from laminar_dagster.spark.bucket_step import BucketStep
+from laminar_dagster.spark.aggregation_frames import (
+    advanced_state,
+    finished_groups,
+    finished_ranks,
+    finished_windows,
+    inputs_of_records,
+    keyed_partials_of_records,
+    partials_of_records,
+    partials_of_scan,
+)
+from laminar_dagster.spark.aggregation_shapes import WrongType
+from laminar_dagster.spark.bucket_step import BucketStep, WindowStep
 from laminar_dagster.spark.columns import CONTROL, EARLY, KEEP, PART, quoted
 from laminar_dagster.spark.early_partials import EarlyWindow
 from laminar_dagster.spark.early_windows import early_window
+from laminar_dagster.spark.keyed_shape import KeyedShape
+from laminar_dagster.spark.keyed_step import KeyedStep
 from laminar_dagster.spark.scan import Scan, scan_frame
 from laminar_dagster.spark.staging import OWN, REPORT, StageStep
 from laminar_dagster.spark.state_shape import StateShape
 from laminar_dagster.spark.watermarks import SourceClock
-from laminar_dagster.spark.window_frames import (
-    closed_windows,
-    finished_windows,
-    partials_of_records,
-    partials_of_scan,
-    window_inputs,
-)
-from laminar_dagster.spark.window_shapes import WrongType
 
 _EPOCH_TIME: Final = re.compile(r"\bepoch_time\s*\(\s*\)", re.IGNORECASE)
 # The codes that Spark puts around its messages: for programs, not for people.
@@ -108,7 +116,7 @@ class Compiler:
             self._frames[view.name] = frame
             if not is_staged:
                 continue
-            counts_records = not self._has_window(view.query)
+            counts_records = not self._has_state(view.query)
             if counts_records:
                 self.fed_by[view.name] = self._sources_of(view.query)
             step = StageStep(
@@ -177,7 +185,7 @@ class Compiler:
         found = {}
         for view in self.model.views:
             for operator, query in stateful_operators(view):
-                if query.source == TableInput(source):
+                if isinstance(query, WindowAggregate) and query.source == TableInput(source):
                     with blaming(view):
                         window = early_window(operator, query, schema)
                     if window:
@@ -204,6 +212,10 @@ class Compiler:
                 return self._select(view, query, operator)
             case WindowAggregate():
                 return self._window(view, query, operator)
+            case KeyedAggregate():
+                return self._keyed(view, query, operator)
+            case Ranked():
+                return finished_ranks(self._changed(view, query, operator, "changes")[0], query)
             case UnionAll(parts):
                 return self._union(view, parts, operator)
             case _:
@@ -214,7 +226,7 @@ class Compiler:
         return self._projected(frame, query.columns)
 
     def _union(
-        self, view: View, parts: tuple[Select | WindowAggregate, ...], operator: OperatorId
+        self, view: View, parts: tuple[Select | Stateful, ...], operator: OperatorId
     ) -> DataFrame:
         frames: list[DataFrame] = []
         for index, part in enumerate(parts):
@@ -250,26 +262,40 @@ class Compiler:
         """``epoch_time()`` is the logical clock, and nothing else is a clock."""
         return _EPOCH_TIME.sub(f"timestamp_micros({to_utc_microseconds(self.clock)})", text)
 
-    # --- windows --------------------------------------------------------------------------------
+    # --- aggregations ---------------------------------------------------------------------------
 
     def _window(self, view: View, query: WindowAggregate, operator: OperatorId) -> DataFrame:
         partials, shape = self._partials(view, query, operator)
-        if not self._has_window(query.source):
-            self.fed_by[operator] = self._sources_of(query)
-        step = BucketStep(
-            shape=shape,
-            clocks=tuple(self.clocks[name] for name in sorted(set(self._sources_of(view.query)))),
-            chains={
-                bucket: tuple(encode_part(entry) for entry in entries)
-                for bucket, entries in self.chains.get(operator, {}).items()
-            },
-            attempt=self.attempt,
-            store=self.store,
+        step = WindowStep(
+            shape, self._clocks(view), self._files(operator), self.attempt, self.store
         )
-        self.operators[operator] = step
-        closed = closed_windows(partials, step, self.buckets)
+        closed = self._advanced(partials, query, operator, step)
         finished = finished_windows(closed, query, shape)
         return self._projected(self._filtered(finished, query.having), query.columns)
+
+    def _keyed(self, view: View, query: KeyedAggregate, operator: OperatorId) -> DataFrame:
+        changed, shape = self._changed(view, query, operator, query.emits)
+        finished = finished_groups(changed, query, shape)
+        return self._projected(self._filtered(finished, query.having), query.columns)
+
+    def _changed(
+        self,
+        view: View,
+        query: KeyedAggregate | Ranked,
+        operator: OperatorId,
+        emits: Literal["changes", "close"],
+    ) -> tuple[DataFrame, KeyedShape]:
+        records = self._records(view, query, operator)
+        partials, shape = keyed_partials_of_records(records, query, operator)
+        step = KeyedStep(
+            shape=shape,
+            clocks=self._clocks(view),
+            chains=self._files(operator),
+            attempt=self.attempt,
+            store=self.store,
+            emits=emits,
+        )
+        return self._advanced(partials, query, operator, step), shape
 
     def _partials(
         self, view: View, query: WindowAggregate, operator: OperatorId
@@ -277,17 +303,38 @@ class Compiler:
         if operator in self._early:
             source, number, window = self._early[operator]
             return partials_of_scan(self._scanned[source], number, window)
-        source_frame = self._relation(view, query.source, id_of_input(operator))
-        records = self._projected(self._filtered(source_frame, query.where), window_inputs(query))
-        return partials_of_records(records, query, operator)
+        return partials_of_records(self._records(view, query, operator), query, operator)
 
-    def _has_window(self, query: Relation) -> bool:
-        """Whether what comes out are results of windows, here or in a view below."""
+    def _records(self, view: View, query: Stateful, operator: OperatorId) -> DataFrame:
+        source = self._relation(view, query.source, id_of_input(operator))
+        return self._projected(self._filtered(source, query.where), inputs_of_records(query))
+
+    def _advanced(
+        self, partials: DataFrame, query: Stateful, operator: OperatorId, step: BucketStep
+    ) -> DataFrame:
+        if not self._has_state(query.source):
+            self.fed_by[operator] = self._sources_of(query)
+        self.operators[operator] = step
+        return advanced_state(partials, step, self.buckets)
+
+    def _clocks(self, view: View) -> tuple[SourceClock, ...]:
+        return tuple(self.clocks[name] for name in sorted(set(self._sources_of(view.query))))
+
+    def _files(self, operator: OperatorId) -> dict[int, tuple[bytes, ...]]:
+        return {
+            bucket: tuple(encode_part(entry) for entry in entries)
+            for bucket, entries in self.chains.get(operator, {}).items()
+        }
+
+    def _has_state(self, query: Relation) -> bool:
+        """Whether what comes out are results of aggregations, here or in a view below."""
         views = {view.name: view for view in self.model.views}
-        if any(isinstance(each, WindowAggregate) for each in relations(query)):
+        if any(
+            isinstance(each, WindowAggregate | KeyedAggregate | Ranked) for each in relations(query)
+        ):
             return True
         below = (views[OperatorId(name)] for name in inputs_of(query) if name in views)
-        return any(self._has_window(view.query) for view in below)
+        return any(self._has_state(view.query) for view in below)
 
     def _sources_of(self, query: Query) -> tuple[str, ...]:
         """The sources that feed a query, through other views too, each as often as it is read."""

@@ -6,11 +6,11 @@ import pyarrow as pa
 
 from laminar_dagster.config.model import WindowAggregate
 from laminar_dagster.core.ids import OperatorId
+from laminar_dagster.spark.aggregation_shapes import argument_columns, assignment_of, shape_of
 from laminar_dagster.spark.arrow_predicates import column_name, predicate
 from laminar_dagster.spark.columns import TIME
 from laminar_dagster.spark.early_partials import EarlyWindow
 from laminar_dagster.spark.partial_step import WindowPartials
-from laminar_dagster.spark.window_shapes import argument_columns, shape_of
 
 
 def early_window(
@@ -42,5 +42,5 @@ def early_window(
     if query.where and keep is None:
         return None
     shape = shape_of(operator, query, types)
-    partials = WindowPartials(shape, query.window.size_micros, query.window.slide_micros)
+    partials = WindowPartials(shape, assignment_of(query.window))
     return EarlyWindow(partials, columns, keep)

@@ -252,7 +252,7 @@ def _operator_entries(
     return tuple(
         OperatorSnapshotEntry(
             operator_id=operator,
-            operator_type="window_aggregate",
+            operator_type=step.operator_type,
             state_backend="arrow",
             partitions=_in_order(files.get(operator, ())),
             schema_fingerprint=step.shape.fingerprint,

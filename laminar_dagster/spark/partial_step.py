@@ -5,17 +5,37 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_dagster.spark.aggregates import first_partials
-from laminar_dagster.spark.columns import CONTROL, END, KEEP, PART, SEQUENCE, TIME
+from laminar_dagster.spark.columns import CONTROL, KEEP, PART, SEQUENCE
+from laminar_dagster.spark.keyed_shape import KeyedShape
 from laminar_dagster.spark.state_shape import StateShape
+from laminar_dagster.spark.window_assignment import WindowAssignment
 
 ROWS_AT_ONCE: Final = 500_000
+
+
+class RecordPartials(Protocol):
+    """Makes partials of records."""
+
+    @property
+    def shape(self) -> StateShape | KeyedShape:
+        """Of the state they are for."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of what comes out of a step: the partials, where they come from, and reports."""
+        ...
+
+    def aggregate(self, records: pa.Table, part: int, sequence: int) -> pa.Table:
+        """Records with keys and arguments to rows of ``schema``."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -23,8 +43,7 @@ class WindowPartials:
     """Assigns records to windows, and aggregates those of one window and key."""
 
     shape: StateShape
-    size: int
-    slide: int
+    windows: WindowAssignment
 
     @property
     def schema(self) -> pa.Schema:
@@ -34,7 +53,7 @@ class WindowPartials:
 
     def aggregate(self, records: pa.Table, part: int, sequence: int) -> pa.Table:
         """Records with ``_time``, keys and arguments to rows of ``schema``."""
-        windowed = _assign_windows(records, self.size, self.slide)
+        windowed = self.windows.assign(records)
         found = first_partials(windowed, self.shape.group, self.shape.columns, self.shape.operator)
         count = found.num_rows
         own = {
@@ -54,7 +73,7 @@ class PartialStep:
     passed on, and what was kept and dropped is counted.
     """
 
-    partials: WindowPartials
+    partials: RecordPartials
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Aggregate as many rows at once as memory allows."""
@@ -106,17 +125,4 @@ def count_records(operator: str, part: int, sequence: int, keep: pa.ChunkedArray
             "processed": processed,
             "filtered": len(keep) - processed,
         }
-    )
-
-
-def _assign_windows(rows: pa.Table, size: int, slide: int) -> pa.Table:
-    """Each row once for every window it is in, in the order of the rows, with the window's end."""
-    times = rows.column(TIME).to_numpy()
-    last = np.floor_divide(times, slide) * slide
-    copies = size // slide
-    if copies == 1:
-        return rows.append_column(END, pa.array(last + size))
-    ends = (last[:, None] - np.arange(copies) * slide + size).ravel()
-    return rows.take(pa.array(np.repeat(np.arange(len(times)), copies))).append_column(
-        END, pa.array(ends)
     )

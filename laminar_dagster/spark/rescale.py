@@ -26,12 +26,12 @@ from laminar_dagster.core.gate import RECORD_ACCOUNTING
 from laminar_dagster.core.ids import CheckpointId, OperatorId
 from laminar_dagster.core.manifest import PartitionSnapshotEntry
 from laminar_dagster.core.ports import Violation
+from laminar_dagster.spark.aggregation_frames import advanced_buckets, bucket_of, hash_of_keys
 from laminar_dagster.spark.arrow_files import BATCH_ROWS
 from laminar_dagster.spark.bucket_step import CONTROL_BUCKET, BucketStep
-from laminar_dagster.spark.columns import BUCKET, CONTROL, PART, SEQUENCE
+from laminar_dagster.spark.columns import BUCKET, CONTROL, HASH, PART, SEQUENCE
 from laminar_dagster.spark.partial_step import control_rows
 from laminar_dagster.spark.reports import sort_out
-from laminar_dagster.spark.window_frames import advanced_buckets, bucket_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ class ChainStep:
     def schema(self) -> pa.Schema:
         """Of what comes out: as of partials."""
         own = [(PART, pa.int64()), (SEQUENCE, pa.int64()), (CONTROL, pa.string())]
-        return pa.schema([*own, *self.step.shape.schema])
+        kept = (each for each in self.step.shape.schema if each.name != HASH)
+        return pa.schema([*own, *kept])
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read and merge one chain after the other."""
@@ -105,7 +106,8 @@ def _spread(spark: SparkSession, step: BucketStep, buckets: int) -> DataFrame:
     places = spark.range(0, len(read.buckets), 1, len(read.buckets))
     rows = places.mapInArrow(read, from_arrow_schema(read.schema))
     bucket = f"IF({CONTROL} IS NULL, {bucket_of(step.shape, buckets)}, {CONTROL_BUCKET}L)"
-    placed = rows.selectExpr("*", f"{bucket} AS {BUCKET}")
+    found = f"{hash_of_keys(step.shape)} AS {HASH}"
+    placed = rows.selectExpr("*", f"{bucket} AS {BUCKET}", found)
     # Event time stands still, and no chain is there to add to: every bucket gets one full file.
     clocks = tuple(replace(clock, lanes=()) for clock in step.clocks)
     written = advanced_buckets(placed, replace(step, chains={}, clocks=clocks))

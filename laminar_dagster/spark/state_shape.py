@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from laminar_dagster.spark.aggregates import PartialColumn, merge_partials
 from laminar_dagster.spark.arrow_files import schema_fingerprint
 from laminar_dagster.spark.columns import END
 
-_METADATA: Final = b"laminar.state"
+METADATA: Final = b"laminar.state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +51,15 @@ class StateShape:
         about = {
             "operator": self.operator,
             "keys": {key.name: key.sql for key in self.keys},
-            "partials": {column.name: column.merge for column in self.columns},
+            **partials_told(self.columns),
         }
-        return pa.schema(fields, {_METADATA: json.dumps(about, ensure_ascii=False)})
+        return pa.schema(fields, {METADATA: json.dumps(about, ensure_ascii=False)})
 
     @classmethod
     def of_file(cls, schema: pa.Schema) -> StateShape:
         """The shape that a file was written with."""
-        about = json.loads(schema.metadata[_METADATA])
-        return cls(
-            OperatorId(about["operator"]),
-            tuple(
-                KeyColumn(name, sql, schema.field(name).type) for name, sql in about["keys"].items()
-            ),
-            tuple(
-                PartialColumn(name, None, "count", merge, schema.field(name).type)
-                for name, merge in about["partials"].items()
-            ),
-        )
+        about = json.loads(schema.metadata[METADATA])
+        return cls(OperatorId(about["operator"]), *stored_columns(about, schema))
 
     @property
     def fingerprint(self) -> str:
@@ -81,15 +72,12 @@ class StateShape:
         Raises:
             ValueError: They cannot be read so.
         """
-        wanted = self.schema
-        missing = [name for name in wanted.names if name not in table.column_names]
-        if missing:
-            raise ValueError(f"it holds no {', '.join(missing)}")
-        found = table.select(wanted.names)
-        try:
-            return found.cast(wanted)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise ValueError(f"its columns have other types: {error}") from None
+        return cast_rows(table, self.schema)
+
+    def bounds(self, rows: pa.Table) -> tuple[int, int] | None:
+        """The smallest and largest end of a window among sorted rows."""
+        ends = rows.column(END)
+        return (ends[0].as_py(), ends[-1].as_py()) if rows.num_rows else None
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
         """One row for each window and key, sorted; parts are merged in the order given."""
@@ -97,3 +85,46 @@ class StateShape:
         table = pa.concat_tables([part.select(names) for part in parts])
         merged = merge_partials(table, self.group, self.columns, self.operator)
         return merged.sort_by([(name, "ascending") for name in self.group])
+
+
+def partials_told(columns: Sequence[PartialColumn]) -> dict[str, dict[str, str]]:
+    """What the metadata of a file says of its partials: how each is merged, and by what."""
+    told = {"partials": {column.name: str(column.merge) for column in columns}}
+    by = {column.name: column.by[1] for column in columns if column.by}
+    # Older files have none, and the same rows are to give the same bytes.
+    return {**told, "by": by} if by else told
+
+
+def _by(about: Mapping[str, Any], name: str) -> tuple[str, str] | None:
+    found = about.get("by", {}).get(name)
+    return (found, found) if found is not None else None
+
+
+def stored_columns(
+    about: Mapping[str, Any], schema: pa.Schema
+) -> tuple[tuple[KeyColumn, ...], tuple[PartialColumn, ...]]:
+    """The keys and the partials of a file, by its metadata."""
+    keys = about["keys"].items()
+    return (
+        tuple(KeyColumn(name, sql, schema.field(name).type) for name, sql in keys),
+        tuple(
+            PartialColumn(name, None, "count", merge, schema.field(name).type, by=_by(about, name))
+            for name, merge in about["partials"].items()
+        ),
+    )
+
+
+def cast_rows(table: pa.Table, wanted: pa.Schema) -> pa.Table:
+    """Stored rows with the columns that are wanted: others left out, and types widened.
+
+    Raises:
+        ValueError: They cannot be read so.
+    """
+    missing = [name for name in wanted.names if name not in table.column_names]
+    if missing:
+        raise ValueError(f"it holds no {', '.join(missing)}")
+    found = table.select(wanted.names)
+    try:
+        return found.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ValueError(f"its columns have other types: {error}") from None

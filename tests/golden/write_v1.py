@@ -304,6 +304,55 @@ def definition() -> PipelineDefinition:
     )
 
 
+def keyed_definition() -> PipelineDefinition:
+    """State that is kept by key: a group over rows that are taken back, a session, a window."""
+    return PipelineDefinition(
+        version=1,
+        pipeline=PipelineName("clickstream"),
+        fingerprint="sha256-77aa",
+        buckets=4,
+        operators=(
+            OperatorDefinition(
+                operator_id=OperatorId("totals"),
+                time=None,
+                size_micros=0,
+                slide_micros=0,
+                keys=("page",),
+                partials=("count(*) by weight", "sum(price) by weight", "count(price) by weight"),
+                reads={"clicks": '{"connector":"kafka"}'},
+                columns={"clicks.page": "string", "clicks.price": "decimal(10,2)"},
+                kept_as="group",
+                weight="_weight",
+            ),
+            OperatorDefinition(
+                operator_id=OperatorId("visits"),
+                time="ts",
+                size_micros=0,
+                slide_micros=0,
+                keys=("user_id",),
+                partials=("count(*)",),
+                reads={},
+                columns={},
+                kept_as="session",
+                gap_micros=1_800_000_000,
+            ),
+            OperatorDefinition(
+                operator_id=OperatorId("so_far"),
+                time="ts",
+                size_micros=86_400_000_000,
+                slide_micros=3_600_000_000,
+                keys=(),
+                partials=("count(*)",),
+                reads={},
+                columns={},
+                offset_micros=21_600_000_000,
+                grows=True,
+                kept_as="window",
+            ),
+        ),
+    )
+
+
 def rescale_plan() -> EpochPlan:
     """Of an epoch of upkeep."""
     read = plan()
@@ -420,6 +469,7 @@ def documents() -> dict[str, Document]:
         "plan.json": plan(),
         "plan_rescale.json": rescale_plan(),
         "definition.json": definition(),
+        "definition_keyed.json": keyed_definition(),
         "prepared.json": Prepared.of(small_manifest()),
         "prepared_with_plan.json": prepared_with_plan(),
         "latest": LatestPointer.to(small_manifest()),

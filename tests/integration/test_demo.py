@@ -162,9 +162,10 @@ def test_too_few_events_are_refused(project: Path) -> None:
 # --- without Spark --------------------------------------------------------------------------------
 
 
-def test_the_pipeline_of_the_repository_has_no_mistake() -> None:
+def test_the_pipelines_of_the_repository_have_no_mistake() -> None:
     models = load_project(ROOT, {}, known_connectors())
-    assert [str(model.config.name) for model in models] == ["clickstream", "customers", "products"]
+    names = [str(model.config.name) for model in models]
+    assert names == ["clickstream", "customers", "products", "visitors"]
     assert all(not model.warnings for model in models)
 
 

@@ -11,17 +11,19 @@ from typing import Final
 
 from sqlglot import exp
 
-from laminar_dagster.config.sql.expressions import Expressions, aggregate_of
+from laminar_dagster.config.sql.dialect import call_of
+from laminar_dagster.config.sql.expressions import Expressions, aggregate_of, is_distinct
 from laminar_dagster.config.sql.scope import Output, Scope
 
 WEIGHT: Final = "_weight"
 
+_UNDONE: Final = ("count", "count_if", "sum", "avg")
+_NEVER: Final = "it cannot be taken back; WHERE _weight = 1 looks at rows that came alone"
 _INSTEAD: Final = {
     "count": "write SUM(_weight); with a column, SUM(IF(x IS NULL, 0, _weight))",
     "sum": "write SUM(x * _weight)",
     "avg": "write SUM(x * _weight) / SUM(_weight)",
-    "min": "it cannot be taken back; WHERE _weight = 1 looks at rows that came alone",
-    "max": "it cannot be taken back; WHERE _weight = 1 looks at rows that came alone",
+    "count_if": "write SUM(IF(condition, _weight, 0))",
 }
 
 
@@ -35,6 +37,36 @@ def check_projection(
         problem = f"`{WEIGHT}` of {scope.description} is left out: deletes would look like rows"
         hint = f"select `{WEIGHT}` too, or only rows that came with WHERE {WEIGHT} = 1"
         expressions.report.add(expressions.where(node), problem, hint)
+
+
+def is_carried(node: exp.Select, scope: Scope, output: Sequence[str]) -> bool:
+    """Whether a projection that puts out changes has to hand ``_weight`` on by itself."""
+    silent = WEIGHT not in output and not _mentions(_parts(node, "where"), scope)
+    return WEIGHT in scope.columns and silent
+
+
+def weight_of_changes(node: exp.Select, scope: Scope, expressions: Expressions) -> str | None:
+    """By which column a query that puts out changes weighs its input; None if it weighs nothing.
+
+    It takes back by itself what its input takes back, unless its author does: then ``_weight`` is
+    a column like any other.
+    """
+    every = [node.args.get(each) for each in ("where", "group", "having")]
+    mentioned = [*node.expressions, *(each for each in every if each is not None)]
+    if WEIGHT not in scope.columns or _mentions(mentioned, scope):
+        return None
+    report, lacking = expressions.report, scope.output.lacks_retractions
+    if lacking:
+        problem = f"an update in {scope.description} may come without the row before it"
+        report.add(expressions.where(node), problem, f"set {lacking}")
+    for part in _parts(node, "having"):
+        for each in part.find_all(exp.Anonymous):
+            name = aggregate_of(each)
+            if name and (name not in _UNDONE or is_distinct(each)):
+                shown = f"{call_of(each).upper()}{' DISTINCT' if is_distinct(each) else ''}"
+                problem = f"{shown} over {scope.description} cannot undo a row that is taken back"
+                report.add(expressions.where(each), problem, _instead(name))
+    return WEIGHT
 
 
 def check_aggregation(
@@ -64,7 +96,7 @@ def check_aggregation(
     for each in wrong:
         name = aggregate_of(each)
         problem = f"{name.upper()} over {scope.description} would count rows that were taken back"
-        report.add(expressions.where(each), problem, _INSTEAD[name])
+        report.add(expressions.where(each), problem, _instead(name))
     if not calls:
         problem = f"groups of {scope.description} would hold rows that were taken back"
         hint = f"add HAVING SUM({WEIGHT}) > 0, or WHERE {WEIGHT} = 1"
@@ -83,6 +115,10 @@ def misplaced(outputs: Sequence[Output]) -> int | None:
         if WEIGHT in each.columns and each.columns.index(WEIGHT) != place:
             return number
     return None
+
+
+def _instead(name: str) -> str:
+    return _INSTEAD.get(name, _NEVER)
 
 
 def _parts(node: exp.Select, clause: str) -> list[exp.Expr]:

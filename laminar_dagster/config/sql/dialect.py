@@ -34,6 +34,7 @@ _ATTEMPTS_PER_TOKEN: Final = 50
 _SPAN: Final = "span"
 _NAME: Final = "call"
 _WINDOW: Final = "window"
+_AROUND_CALLS: Final = (exp.Filter, exp.Window, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 TVF_NAMES: Final = frozenset({"TUMBLE", "HOP", "SESSION", "CUMULATE"})
 
 
@@ -57,6 +58,7 @@ class StreamParser(SparkParser):
         """Begin a new statement."""
         super().reset()
         self._attempts = 0
+        self._calls: list[tuple[int, str]] = []
 
     def _parse_types(
         self,
@@ -80,10 +82,22 @@ class StreamParser(SparkParser):
 
     def _parse_function_call(self, *args: Any, **options: Any) -> exp.Expr | None:
         start, name = self._index, self._curr.text if self._curr else ""
-        node = super()._parse_function_call(*args, **options)
-        if node is not None and _NAME not in node.meta:
-            node.meta[_NAME] = name
+        self._calls.append((start, name))
+        try:
+            node = super()._parse_function_call(*args, **options)
+        finally:
+            self._calls.pop()
+        if node is not None and not isinstance(node, _AROUND_CALLS):
+            node.meta.setdefault(_NAME, name)
         return self._mark(node, start)
+
+    def _parse_window(self, this: exp.Expr | None, *args: Any, **options: Any) -> exp.Expr | None:
+        # What follows a call, such as FILTER (WHERE …), becomes a part around it.
+        if isinstance(this, exp.Anonymous) and self._calls:
+            start, name = self._calls[-1]
+            this.meta.setdefault(_NAME, name)
+            self._mark(this, start)
+        return super()._parse_window(this, *args, **options)
 
     def _parse_table(self, *args: Any, **options: Any) -> exp.Expr | None:
         start = self._attempt()

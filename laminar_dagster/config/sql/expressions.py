@@ -19,13 +19,14 @@ from laminar_dagster.config.determinism import (
 )
 from laminar_dagster.config.mistakes import Report, listed, nearest
 from laminar_dagster.config.sql import functions
+from laminar_dagster.config.sql.allowed import unsupported
 from laminar_dagster.config.sql.dialect import Span, call_of, span_of
-from laminar_dagster.config.sql.refusals import unsupported
 from laminar_dagster.config.sql.scope import Scope
 from laminar_dagster.config.sql.text import Edits, Statement, quoted
 
+# What can be of distinct values.
+_DISTINCT = ("count", "collect_list", "collect_set")
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "TIMESTAMP_NTZ")
-_WINDOW_CALLS = (*functions.WINDOWS, "session", "cumulate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,9 @@ class Expressions:
                 children = [node.expression if isinstance(node, exp.Kwarg) else node.this]
             elif isinstance(node, exp.Collate):
                 children = [node.this]
+            elif isinstance(node, exp.Filter):
+                stack.append((node.expression.this, True))
+                children = [node.this]
             elif isinstance(node, exp.Extract):
                 children = [node.expression]
             elif call_of(node) in functions.WITH_UNIT and len(node.expressions) == 3:
@@ -112,10 +116,15 @@ class Expressions:
             return False
         if isinstance(node, exp.Alias) and node.parent and call_of(node.parent) == "struct":
             return True
+        if isinstance(node, exp.Distinct) and aggregate_of(node.parent or node) in _DISTINCT:
+            return True
+        if isinstance(node, exp.Filter) and not aggregate_of(node.this):
+            where = self.where(node)
+            self.report.add(where, "FILTER (WHERE …) stands behind no aggregate", "use IF(…)")
+            return False
         refused = unsupported(node)
         if refused:
-            name, instead = refused
-            self.report.add(self.where(node), f"{name} is not supported yet", instead)
+            self.report.add(self.where(node), refused.problem, refused.instead)
             return False
         if isinstance(node, exp.Column):
             self._column(node, scope, clause, in_aggregate)
@@ -167,7 +176,7 @@ class Expressions:
             return
         shown = ".".join(parts)[:80]
         if name in functions.WINDOW_COLUMNS:
-            hint = "it exists in SELECT and HAVING of a query with GROUP BY TUMBLE or HOP"
+            hint = "it exists in SELECT and HAVING of a query with GROUP BY TUMBLE(…) or the like"
             self.report.add(self.where(node), f"there is no `{shown}` in {clause.name} here", hint)
             return
         if len(parts) > 1 and scope.resolve([scope.alias, parts[1]]):
@@ -184,7 +193,7 @@ class Expressions:
         if isinstance(node.parent, exp.Dot) and node.parent.expression is node:
             self.report.add(where, f"`{name}` is called with a qualifier", "call it by its name")
             return False
-        if name in _WINDOW_CALLS or name in functions.WINDOW_EDGES:
+        if name in functions.WINDOWS or name in functions.WINDOW_EDGES:
             return self._window_call(name, where, clause, in_aggregate)
         if name == functions.LOGICAL_CLOCK:
             if node.expressions:
@@ -210,14 +219,11 @@ class Expressions:
         return True
 
     def _window_call(self, name: str, where: str, clause: Clause, in_aggregate: bool) -> bool:
-        if name in ("session", "cumulate"):
-            problem = f"{name.upper()} windows are not supported yet"
-            self.report.add(where, problem, "TUMBLE and HOP are")
-        elif name in functions.WINDOWS:
+        if name in functions.WINDOWS:
             hint = f"use {name.upper()}_START, {name.upper()}_END, window_start or window_end"
             self.report.add(where, f"{name.upper()} stands in GROUP BY alone", hint)
         elif not clause.grouped or in_aggregate:
-            hint = "it exists in SELECT and HAVING of a query with GROUP BY TUMBLE or HOP"
+            hint = "it exists in SELECT and HAVING of a query with GROUP BY TUMBLE(…) or the like"
             self.report.add(where, f"{name.upper()} cannot be used in {clause.name} here", hint)
         return False
 
@@ -225,20 +231,24 @@ class Expressions:
         self, node: exp.Anonymous, name: str, where: str, clause: Clause, in_aggregate: bool
     ) -> bool:
         if not _is_aggregate(node):
-            hint = "COUNT, SUM, MIN, MAX and AVG are"
+            hint = f"{', '.join(dict.fromkeys(functions.AGGREGATES.values()))} are"
             self.report.add(where, f"the aggregate {name}() is not supported yet", hint)
             return False
         if in_aggregate:
             self.report.add(where, "an aggregate stands inside an aggregate", "use a view between")
             return False
         if not clause.grouped:
-            hint = "add GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
+            hint = "add GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE), or EMIT CHANGES"
             if clause.name != "SELECT":
                 hint = "use HAVING" if clause.name == "WHERE" else "use a view between"
             self.report.add(where, f"{name.upper()} cannot be used in {clause.name} here", hint)
             return False
-        if len(node.expressions) != 1:
-            self.report.add(where, f"{name.upper()} takes one argument here")
+        takes_two = aggregate_of(node) in ("min_by", "max_by")
+        inside = node.expressions[0].expressions if is_distinct(node) else node.expressions
+        if len(inside) != 1 + takes_two:
+            count = "two arguments" if takes_two else "one argument"
+            self.report.add(where, f"{name.upper()} takes {count} here")
+            return False
         return True
 
     def _cast(self, node: exp.Cast) -> None:
@@ -276,14 +286,24 @@ class Expressions:
 def aggregate_of(node: exp.Expr) -> str:
     """Which of the supported aggregates a part calls; empty if none."""
     name = call_of(node) if isinstance(node, exp.Anonymous) else ""
-    name = "avg" if name == "mean" else name
-    return name if name in functions.AGGREGATES else ""
+    return functions.AGGREGATES.get(name, "")
+
+
+def is_distinct(node: exp.Expr) -> bool:
+    """Whether an aggregate is called with DISTINCT."""
+    return bool(node.expressions) and isinstance(node.expressions[0], exp.Distinct)
+
+
+def aggregates_in(tree: exp.Expr) -> bool:
+    """Whether an expression calls an aggregate of any kind, supported or not."""
+    kinds = functions.spark_functions()
+    return any(kinds.get(call_of(each)) == "aggregate" for each in tree.find_all(exp.Anonymous))
 
 
 def argument_span(statement: Statement, call: Span) -> Span:
-    """The tokens between a call's parentheses, without a leading ALL."""
+    """The tokens between a call's parentheses, without a leading ALL or DISTINCT."""
     start = call[0] + 2
-    if statement.tokens[start].token_type == TokenType.ALL:
+    if statement.tokens[start].token_type in (TokenType.ALL, TokenType.DISTINCT):
         start += 1
     return start, call[1] - 1
 

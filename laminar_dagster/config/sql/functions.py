@@ -16,13 +16,28 @@ FunctionKind = Literal["scalar", "aggregate", "window", "generator"]
 _GRAMMAR: Final = ("try_cast", "timestampadd", "timestampdiff")
 
 LOGICAL_CLOCK: Final = "epoch_time"
-AGGREGATES: Final = frozenset({"count", "sum", "min", "max", "avg"})
-WINDOWS: Final = frozenset({"tumble", "hop"})
+# The aggregates by every name they have, and what each is here.
+AGGREGATES: Final[Mapping[str, str]] = {
+    "count": "count",
+    "count_if": "count_if",
+    "sum": "sum",
+    "min": "min",
+    "max": "max",
+    "avg": "avg",
+    "mean": "avg",
+    "min_by": "min_by",
+    "max_by": "max_by",
+    "first": "first",
+    "first_value": "first",
+    "last": "last",
+    "last_value": "last",
+    "array_agg": "collect_list",
+    "collect_list": "collect_list",
+    "collect_set": "collect_set",
+}
+WINDOWS: Final = ("tumble", "hop", "cumulate", "session")
 WINDOW_EDGES: Final[Mapping[str, tuple[str, str]]] = {
-    "tumble_start": ("tumble", "window_start"),
-    "tumble_end": ("tumble", "window_end"),
-    "hop_start": ("hop", "window_start"),
-    "hop_end": ("hop", "window_end"),
+    f"{name}_{edge}": (name, f"window_{edge}") for name in WINDOWS for edge in ("start", "end")
 }
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
 
@@ -53,7 +68,7 @@ WITHOUT_PARENTHESES: Final = frozenset(
 # What Spark has and a stream of epochs does otherwise, with what to write.
 ELSEWHERE: Final[Mapping[str, str]] = {
     "window": "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE) or HOP(ts, slide, size)",
-    "session_window": "sessions are not supported yet; TUMBLE and HOP are",
+    "session_window": "GROUP BY SESSION(ts, INTERVAL '30' MINUTE)",
     "window_time": "use window_start or window_end",
 }
 

@@ -1,13 +1,13 @@
 """A query of a view, read into the engine's model.
 
 One query reads one input: a source, a view, or a query in parentheses. It is a projection and
-filter, an aggregation by windows (``windows.py``), or a UNION ALL of such.
+filter, an aggregation (``groups.py``), or a UNION ALL of such.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlglot import TokenType, exp
 
@@ -19,21 +19,22 @@ from laminar_dagster.config.model import (
     Select,
     TableInput,
     UnionAll,
-    WindowAggregate,
 )
 from laminar_dagster.config.sql import changelog
 from laminar_dagster.config.sql.dialect import TVF_NAMES, Span, call_of, span_of, window_of
-from laminar_dagster.config.sql.expressions import Clause, Expressions
+from laminar_dagster.config.sql.expressions import Clause, Expressions, aggregates_in
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
-from laminar_dagster.config.sql.refusals import CLAUSES
+from laminar_dagster.config.sql.ranks import RankReader, limited, row_number_of
+from laminar_dagster.config.sql.refusals import CLAUSES, RANKS, Refusal
 from laminar_dagster.config.sql.scope import BROKEN, EventTime, Output, Scope
+from laminar_dagster.config.sql.syntax import Emit
 from laminar_dagster.config.sql.text import Statement, quoted
+from laminar_dagster.config.sql.unions import Part, common_times, refused_set_operation, renamed
 
-_TAKEN = {"this", "expressions", "from_", "where", "group", "having", "alias"}
+_TAKEN = {"this", "expressions", "from_", "where", "group", "having", "alias", "distinct", "with_"}
 _SET_ARGUMENTS = {"this", "expression", "distinct", "by_name", "side", "kind", "on"}
 
 Tables = Mapping[str, tuple[str, Output]]
-Part = Select | WindowAggregate
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +50,55 @@ class Item:
 class QueryReader:
     """Reads one query. Mistakes are noted; the result is then to be thrown away."""
 
-    def __init__(self, statement: Statement, view: str, tables: Tables, report: Report) -> None:
-        """Take the query's tokens, its view's name, and the tables by name in lower case."""
+    def __init__(
+        self,
+        statement: Statement,
+        view: str,
+        tables: Tables,
+        report: Report,
+        emit: Emit | None = None,
+    ) -> None:
+        """Take the query's tokens, its view's name, the tables by name in lower case, its EMIT."""
         self.statement = statement
         self.report = report
+        self.emit = emit
         self.expressions = Expressions(statement, view, report)
         self._tables = tables
+        self._named: dict[str, tuple[Query | None, Output]] = {}
         self._may_lack_names = False
 
     def read(self, node: exp.Expr) -> tuple[Query | None, Output]:
         """The query and its columns; no query when something is wrong that leaves no shape."""
         node = self._unwrapped(node)
+        outer = self._named
+        self._named = {**outer, **self._common_tables(node)}
+        try:
+            return self._query(node)
+        finally:
+            self._named = outer
+
+    def _common_tables(self, node: exp.Expr) -> dict[str, tuple[Query | None, Output]]:
+        """The queries of a WITH, by name in lower case; each may read those before it."""
+        clause = node.args.get("with_")
+        outer, found = self._named, dict[str, tuple[Query | None, Output]]()
+        if clause is None:
+            return found
+        for each in clause.expressions:
+            name, where = each.alias, self.expressions.where(each.args["alias"])
+            if clause.args.get("recursive"):
+                refused = CLAUSES["recursive"]
+                self.report.add(where, refused.problem, refused.instead)
+            if name.lower() in found or name.lower() in self._tables:
+                problem = f"there is already a source, view or query `{name[:80]}`"
+                self.report.add(where, problem, "give this one another name")
+            if each.args["alias"].args.get("columns"):
+                self.report.add(where, "a list of columns is not supported here", "use AS in it")
+            self._named = {**outer, **found}
+            found[name.lower()] = self.read(each.this)
+        self._named = outer
+        return found
+
+    def _query(self, node: exp.Expr) -> tuple[Query | None, Output]:
         if isinstance(node, exp.SetOperation):
             return self._union(node)
         if isinstance(node, exp.Select):
@@ -86,11 +125,13 @@ class QueryReader:
             self._may_lack_names = outer
             outputs.append(output)
             places.append(self.expressions.where(each))
+            if output.rank:
+                self.report.add(places[-1], RANKS["limit"].problem, RANKS["limit"].instead)
             names = outputs[0].columns
             if isinstance(query, UnionAll):
-                parts.extend(_renamed(part, names) for part in query.parts)
+                parts.extend(renamed(part, names) for part in query.parts)
             elif query is not None:
-                parts.append(_renamed(query, names))
+                parts.append(renamed(query, names))
         first = outputs[0]
         for output, place in zip(outputs, places, strict=True):
             if not (first.unknown or output.unknown) and len(output.columns) != len(first.columns):
@@ -106,7 +147,7 @@ class QueryReader:
             problem = f"this query of a UNION ALL has `{changelog.WEIGHT}` in another place"
             self.report.add(places[odd], problem, "it stands at the same place in each")
         lacking = next((each.lacks_retractions for each in outputs if each.lacks_retractions), "")
-        times = _common_times(outputs)
+        times = common_times(outputs)
         return UnionAll(tuple(parts)), Output(first.columns, times, lacks_retractions=lacking)
 
     def _branches(self, node: exp.Expr) -> Iterator[exp.Expr]:
@@ -133,28 +174,28 @@ class QueryReader:
             ):
                 at -= 1
             where = self.statement.where(at)
-        if not isinstance(node, exp.Union):
-            self.report.add(where, f"{node.key.upper()} is not supported yet", "UNION ALL is")
-        elif node.args.get("distinct"):
-            self.report.add(where, "UNION without ALL is not supported yet", "write UNION ALL")
-        elif any(node.args.get(each) for each in ("by_name", "side", "on")):
-            self.report.add(where, "UNION BY NAME is not supported yet", "list the columns")
+        refused = refused_set_operation(node)
+        if refused:
+            self.report.add(where, refused.problem, refused.instead)
 
     def _select(self, node: exp.Select) -> tuple[Query | None, Output]:
-        self._refuse_clauses(node)
-        if node.args.get("with_"):
-            return None, BROKEN
+        number = row_number_of(node)
+        self._refuse_clauses(node, also={"qualify"} if number is not None else None)
         relation, scope, window = self._input(node)
         if scope is None or relation is None:
             return None, BROKEN
+        if scope.output.rank:
+            relation = limited(self, node, relation, scope)
+        if number is not None and window is None and not self._is_grouped(node):
+            return RankReader(self, node, relation, scope).read(number)
         if node.args.get("joins") or node.args.get("laterals"):
             # The columns of what was refused are not known.
             scope = Scope(scope.alias, BROKEN, scope.description)
-        if node.args.get("group") or window is not None:
-            # Imported here because a windowed query is read with this reader's help.
-            from laminar_dagster.config.sql.windows import WindowReader
+        if window is not None or self._is_grouped(node):
+            # Imported here because a grouped query is read with this reader's help.
+            from laminar_dagster.config.sql.groups import GroupReader
 
-            return WindowReader(self, node, relation, scope, window).read()
+            return GroupReader(self, node, relation, scope, window).read()
         having = node.args.get("having")
         if having is not None:
             where = self.statement.where(self._keyword(node, TokenType.HAVING))
@@ -162,7 +203,7 @@ class QueryReader:
         condition = self.where_clause(node, scope)
         columns: list[Projection] = []
         times: dict[str, EventTime] = {}
-        for each in self._items(node, scope):
+        for each in self.items(node, scope):
             if isinstance(each, Projection):
                 columns.append(each)
                 origin = each.name
@@ -175,6 +216,8 @@ class QueryReader:
             if time is not None:
                 times[columns[-1].name.lower()] = time
         self.check_duplicates([each.name for each in columns], node)
+        if self._emits_changes and changelog.is_carried(node, scope, [c.name for c in columns]):
+            columns.append(Projection(changelog.WEIGHT, changelog.WEIGHT))
         names = tuple(each.name for each in columns)
         changelog.check_projection(node, scope, names, self.expressions)
         lacking = scope.output.lacks_retractions
@@ -182,6 +225,16 @@ class QueryReader:
         output = Output(names, times, lacks_retractions=lacking)
         output = BROKEN if scope.output.unknown else output
         return Select(relation, tuple(columns), condition), output
+
+    @property
+    def _emits_changes(self) -> bool:
+        return self.emit is not None and self.emit.changes
+
+    def _is_grouped(self, node: exp.Select) -> bool:
+        if node.args.get("group") or node.args.get("distinct"):
+            return True
+        # One row over everything: it changes for ever.
+        return self._emits_changes and any(aggregates_in(each) for each in node.expressions)
 
     def where_clause(self, node: exp.Select, scope: Scope) -> str | None:
         """The condition of WHERE over the input's columns."""
@@ -228,7 +281,8 @@ class QueryReader:
                 self.report.add(where, f"two columns are called `{each}`", "rename one with AS")
             seen.add(each.lower())
 
-    def _items(self, node: exp.Select, scope: Scope) -> Iterator[Item | Projection]:
+    def items(self, node: exp.Select, scope: Scope) -> Iterator[Item | Projection]:
+        """The items of a SELECT list; a ``*`` as the columns it stands for."""
         for each in node.expressions:
             star = each.this if isinstance(each, exp.Column) else each
             if isinstance(star, exp.Star):
@@ -311,9 +365,13 @@ class QueryReader:
                 where, "a table's name has one part", "leave out what is before the dot"
             )
             return None, None, None
+        if table.name.lower() in self._named:
+            query, output = self._named[table.name.lower()]
+            scope = Scope(table.alias or table.name, output, f"`{table.name}`")
+            return query, scope, window_of(table)
         found = self._tables.get(table.name.lower())
         if found is None:
-            known = [each[0] for each in self._tables.values()]
+            known = [*(each[0] for each in self._tables.values()), *self._named]
             hint = nearest(table.name, known, listed(known, "sources and views"))
             problem = f"there is no source or view `{table.name[:80]}`"
             self.report.add(where, problem, hint)
@@ -327,41 +385,12 @@ class QueryReader:
         for key, value in node.args.items():
             if not value or key in taken:
                 continue
-            name, kinds, hint = CLAUSES.get(key, (key.strip("_").upper(), (), ""))
-            if key == "joins" and not value[0].args.get("kind") and not value[0].args.get("side"):
-                name = "JOIN" if value[0].args.get("on") else name
-            start = 0 if key == "with_" else self._keyword(node, *kinds)
-            self.report.add(self.statement.where(start), f"{name} is not supported yet", hint)
+            refused = CLAUSES.get(key, Refusal(key.strip("_").upper()))
+            start = self._keyword(node, *refused.keywords)
+            self.report.add(self.statement.where(start), refused.problem, refused.instead)
 
     def _keyword(self, node: exp.Expr, *kinds: TokenType) -> int:
         span = span_of(node) or (0, len(self.statement.tokens))
         if isinstance(node, exp.Table | exp.SetOperation):
             span = (span[0], len(self.statement.tokens))
         return self.statement.find(kinds, span)
-
-
-def _renamed(query: Part, names: tuple[str, ...]) -> Part:
-    if len(names) != len(query.columns):
-        return query
-    columns = tuple(
-        Projection(name, each.sql) for name, each in zip(names, query.columns, strict=True)
-    )
-    return replace(query, columns=columns)
-
-
-def _common_times(outputs: list[Output]) -> dict[str, EventTime]:
-    """The columns that are event time in every query of a union, under the first one's names."""
-    found: dict[str, EventTime] = {}
-    for position, name in enumerate(outputs[0].columns):
-        times = [
-            each.times.get(each.columns[position].lower())
-            for each in outputs
-            if position < len(each.columns)
-        ]
-        known = [each for each in times if each is not None]
-        if len(known) == len(outputs):
-            sources = tuple(dict.fromkeys(name for each in known for name in each.sources))
-            lengths = {each.window_micros for each in known}
-            aligned = all(each.aligned for each in known) and len(lengths) == 1
-            found[name.lower()] = EventTime(sources, max(lengths), aligned)
-    return found

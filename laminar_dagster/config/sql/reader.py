@@ -12,6 +12,7 @@ from laminar_dagster.config.model import Column
 from laminar_dagster.config.sql import intervals
 from laminar_dagster.config.sql.cursor import Cursor, WrongSyntax
 from laminar_dagster.config.sql.dialect import SqlSyntaxError, TooIntricate, parse_expression
+from laminar_dagster.config.sql.emit_options import EMIT_WORDS, read_emit_options
 from laminar_dagster.config.sql.syntax import (
     CreateSink,
     CreateSource,
@@ -19,6 +20,7 @@ from laminar_dagster.config.sql.syntax import (
     Definition,
     Describe,
     Drop,
+    Emit,
     Name,
     ObjectKind,
     Options,
@@ -84,7 +86,7 @@ class Reader:
         if word in ("SELECT", "WITH", "(", "FROM", "VALUES"):
             if model_name is None:
                 cursor.fail("a query needs a name", "put CREATE MATERIALIZED VIEW … AS before it")
-            return _view(cursor, Name(model_name.text, cursor.where, cursor.line))
+            return self._view(cursor, Name(model_name.text, cursor.where, cursor.line))
         if word in ("SHOW", "DESCRIBE", "DESC", "DROP"):
             cursor.fail(f"{word} defines nothing", f'ask it with `laminar sql "{word} …"`')
         if not cursor.accept("CREATE"):
@@ -101,7 +103,7 @@ class Reader:
         if cursor.word() == "(":
             cursor.fail("a view takes no list of columns", "name them in the query, with AS")
         cursor.expect("AS")
-        return _view(cursor, name)
+        return self._view(cursor, name)
 
     def _kind_of_definition(self, cursor: Cursor) -> ObjectKind:
         for words, kind in _KINDS.items():
@@ -182,6 +184,35 @@ class Reader:
         cursor.expect("FROM")
         view = cursor.name("the view")
         return CreateSink(name, view, self._options(cursor, f"sink `{name.text}`"))
+
+    def _view(self, cursor: Cursor, name: Name) -> CreateView:
+        statement, start = cursor.statement, cursor.index
+        end: int = len(statement.tokens)
+        emit: Emit | None = None
+        for index in range(start, end):
+            at = Cursor(statement)
+            at.index = index
+            if at.word() == "EMIT" and at.word(1) in EMIT_WORDS:
+                emit, end = self._emit(at), index
+                break
+        if start >= end:
+            cursor.fail("a query is expected here")
+        return CreateView(name, statement.part(start, end), emit)
+
+    def _emit(self, cursor: Cursor) -> Emit:
+        where = cursor.where
+        cursor.expect("EMIT")
+        if cursor.accept("ON"):
+            cursor.expect("WINDOW", "CLOSE")
+            cursor.expect_end()
+            return Emit(where)
+        if not cursor.accept("CHANGES"):
+            hint = "EMIT ON WINDOW CLOSE and EMIT CHANGES are"
+            cursor.fail(f"EMIT {cursor.word()} is not supported yet", hint)
+        if cursor.word() != "WITH":
+            cursor.expect_end()
+            return Emit(where, changes=True)
+        return read_emit_options(where, self._options(cursor, "EMIT CHANGES"), self.report)
 
     def _options(self, cursor: Cursor, owner: str) -> Options:
         start = cursor.where
@@ -302,27 +333,6 @@ def _option_value(cursor: Cursor, key: str) -> str:
         cursor.index += 1
         return negative + value.text
     cursor.fail(f"the value of `{key}` has to be in quotes", f"{key} = '…'")
-
-
-def _view(cursor: Cursor, name: Name) -> CreateView:
-    statement, start = cursor.statement, cursor.index
-    end, emit = len(statement.tokens), ""
-    for index in range(start, end):
-        at = Cursor(statement)
-        at.index = index
-        if at.word() != "EMIT" or at.word(1) not in ("ON", "CHANGES", "FINAL", "AFTER", "WITH"):
-            continue
-        emit, end = at.where, index
-        at.index += 1
-        what = at.word()
-        if what != "ON":
-            at.fail(f"EMIT {what} is not supported yet", "EMIT ON WINDOW CLOSE is")
-        at.index += 1
-        at.expect("WINDOW", "CLOSE")
-        at.expect_end()
-    if start >= end:
-        cursor.fail("a query is expected here")
-    return CreateView(name, statement.part(start, end), emit)
 
 
 def _question(cursor: Cursor) -> Question:

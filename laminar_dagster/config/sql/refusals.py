@@ -1,165 +1,338 @@
-"""What SQL has and a pipeline does not take, by the name a user knows it by."""
+"""What SQL has and a pipeline does not take, by the name a user knows it by.
+
+The refusals that a user reads and the page ``docs/sql.md`` (``page.py``) both come from here. Each
+has an example; a test refuses every one of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from sqlglot import TokenType, exp
 
 _ONE_INPUT: Final = "one query reads one source or view"
+_MINUTE: Final = "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
 
-# Of a SELECT, by sqlglot's name for the clause: what it is, its keyword, what to do instead.
-CLAUSES: Final[Mapping[str, tuple[str, tuple[TokenType, ...], str]]] = {
-    "with_": ("WITH (a common table expression)", (TokenType.WITH,), "make it a view of its own"),
-    "distinct": (
-        "SELECT DISTINCT",
-        (TokenType.DISTINCT,),
-        "group by the columns and a window of time",
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A construct that is refused.
+
+    Attributes:
+        name: As a user knows it.
+        instead: What to write or do instead.
+        keywords: By which of its tokens it is found in a query; the first that is there.
+        example: A query over the tables of ``support.TABLES`` that is refused for it; empty where
+            sqlglot's grammar for Spark has none.
+        why: What is the matter with it.
+    """
+
+    name: str
+    instead: str = ""
+    keywords: tuple[TokenType, ...] = ()
+    example: str = ""
+    why: str = "is not supported yet"
+
+    @property
+    def problem(self) -> str:
+        """What a user reads."""
+        return f"{self.name} {self.why}"
+
+
+# Of a SELECT, by sqlglot's name for the clause.
+CLAUSES: Final[Mapping[str, Refusal]] = {
+    "recursive": Refusal(
+        "WITH RECURSIVE",
+        "",
+        (TokenType.WITH,),
+        "WITH RECURSIVE x AS (SELECT page FROM clicks) SELECT page FROM x",
     ),
-    "joins": ("JOIN", (TokenType.JOIN, TokenType.COMMA), _ONE_INPUT),
-    "laterals": ("LATERAL VIEW", (TokenType.LATERAL,), "one row in gives at most one row out"),
-    "order": ("ORDER BY", (TokenType.ORDER_BY,), "order the rows when you read the sink"),
-    "sort": ("SORT BY", (TokenType.SORT_BY,), "order the rows when you read the sink"),
-    "cluster": ("CLUSTER BY", (TokenType.CLUSTER_BY,), ""),
-    "distribute": ("DISTRIBUTE BY", (TokenType.DISTRIBUTE_BY,), ""),
-    "limit": ("LIMIT", (TokenType.LIMIT, TokenType.FETCH), "a stream has no first rows"),
-    "offset": ("OFFSET", (TokenType.OFFSET,), "a stream has no first rows"),
-    "qualify": ("QUALIFY", (TokenType.QUALIFY,), "use HAVING over TUMBLE or HOP"),
-    "windows": ("WINDOW", (TokenType.WINDOW,), "use TUMBLE or HOP in GROUP BY"),
-    "pivots": ("PIVOT", (TokenType.PIVOT, TokenType.UNPIVOT), ""),
-    "sample": ("TABLESAMPLE", (TokenType.TABLE_SAMPLE,), "filter by xxhash64() of a column"),
-    "hint": ("a hint", (TokenType.HINT,), "set it under `spark` in pipeline.yml"),
-    "match": ("MATCH_RECOGNIZE", (TokenType.MATCH_RECOGNIZE,), ""),
-    "into": ("INTO", (TokenType.INTO,), "use CREATE SINK"),
-    "kind": ("SELECT AS STRUCT", (TokenType.STRUCT,), "use struct(…)"),
-    "exclude": ("SELECT * EXCEPT", (TokenType.EXCEPT,), "list the columns"),
-    "operation_modifiers": ("a modifier of SELECT", (), ""),
-    "partition": ("PARTITION", (TokenType.PARTITION,), ""),
-    "version": ("a version of a table", (), ""),
-    "when": ("a version of a table", (), ""),
-    "system_time": ("a version of a table", (), ""),
+    "joins": Refusal(
+        "JOIN",
+        _ONE_INPUT,
+        (TokenType.JOIN, TokenType.COMMA),
+        "SELECT page FROM clicks JOIN plain ON user_id = id",
+    ),
+    "laterals": Refusal(
+        "LATERAL VIEW",
+        "one row in gives at most one row out",
+        (TokenType.LATERAL,),
+        "SELECT page FROM clicks LATERAL VIEW explode(tags) t AS tag",
+    ),
+    "order": Refusal(
+        "ORDER BY",
+        "order the rows when you read the sink",
+        (TokenType.ORDER_BY,),
+        "SELECT page FROM clicks ORDER BY page",
+    ),
+    "sort": Refusal(
+        "SORT BY",
+        "order the rows when you read the sink",
+        (TokenType.SORT_BY,),
+        "SELECT page FROM clicks SORT BY page",
+    ),
+    "cluster": Refusal(
+        "CLUSTER BY",
+        "leave it out; it changes no row",
+        (TokenType.CLUSTER_BY,),
+        "SELECT page FROM clicks CLUSTER BY page",
+    ),
+    "distribute": Refusal(
+        "DISTRIBUTE BY",
+        "leave it out; it changes no row",
+        (TokenType.DISTRIBUTE_BY,),
+        "SELECT page FROM clicks DISTRIBUTE BY page",
+    ),
+    "limit": Refusal(
+        "LIMIT",
+        "a stream has no first rows",
+        (TokenType.LIMIT, TokenType.FETCH),
+        "SELECT page FROM clicks LIMIT 3",
+    ),
+    "offset": Refusal(
+        "OFFSET",
+        "a stream has no first rows",
+        (TokenType.OFFSET,),
+        "SELECT page FROM clicks OFFSET 3",
+    ),
+    "qualify": Refusal(
+        "QUALIFY of anything but ROW_NUMBER",
+        "use WHERE or HAVING",
+        (TokenType.QUALIFY,),
+        "SELECT page FROM clicks QUALIFY page > 'a'",
+    ),
+    "windows": Refusal(
+        "WINDOW",
+        "use a window of time in GROUP BY",
+        (TokenType.WINDOW,),
+        "SELECT page FROM clicks WINDOW w AS (PARTITION BY page)",
+    ),
+    "pivots": Refusal(
+        "PIVOT",
+        "aggregate a CASE for each column",
+        (TokenType.PIVOT, TokenType.UNPIVOT),
+        "SELECT * FROM clicks PIVOT (count(user_id) FOR page IN ('a', 'b'))",
+    ),
+    "sample": Refusal(
+        "TABLESAMPLE",
+        "filter by xxhash64() of a column",
+        (TokenType.TABLE_SAMPLE,),
+        "SELECT page FROM clicks TABLESAMPLE (10 PERCENT)",
+    ),
+    "hint": Refusal(
+        "a hint",
+        "set it under `spark` in pipeline.yml",
+        (TokenType.HINT,),
+        "SELECT /*+ BROADCAST(c) */ page FROM clicks",
+    ),
+    "match": Refusal("MATCH_RECOGNIZE", "", (TokenType.MATCH_RECOGNIZE,)),
+    "into": Refusal("INTO", "use CREATE SINK", (TokenType.INTO,)),
+    "kind": Refusal("SELECT AS STRUCT", "use struct(…)", (TokenType.STRUCT,)),
+    "exclude": Refusal("SELECT * EXCEPT", "list the columns", (TokenType.EXCEPT,)),
+    "operation_modifiers": Refusal("a modifier of SELECT"),
+    "partition": Refusal("PARTITION", "", (TokenType.PARTITION,)),
+    "version": Refusal("a version of a table"),
+    "when": Refusal("a version of a table"),
+    "system_time": Refusal("a version of a table"),
 }
 
-GROUPINGS: Final[Mapping[str, tuple[str, tuple[TokenType, ...]]]] = {
-    "grouping_sets": ("GROUPING SETS", (TokenType.GROUPING_SETS,)),
-    "groupingsets": ("GROUPING SETS", (TokenType.GROUPING_SETS,)),
-    "cube": ("CUBE", (TokenType.CUBE,)),
-    "rollup": ("ROLLUP", (TokenType.ROLLUP,)),
-    "totals": ("WITH TOTALS", (TokenType.WITH,)),
-    "all": ("GROUP BY ALL", (TokenType.ALL,)),
+# Of a query without a window: what would never end, or grow for ever.
+ENDLESS: Final[Mapping[str, Refusal]] = {
+    "group": Refusal(
+        "GROUP BY without a window",
+        "add EMIT CHANGES WITH (state.ttl = '30d'), or a window: "
+        "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
+        (TokenType.GROUP_BY,),
+        "SELECT page, COUNT(*) AS n FROM clicks GROUP BY page",
+        "has no end at which it could be put out",
+    ),
+    "distinct": Refusal(
+        "SELECT DISTINCT without EMIT CHANGES",
+        "add EMIT CHANGES WITH (state.ttl = '30d')",
+        (TokenType.DISTINCT,),
+        "SELECT DISTINCT page FROM clicks",
+        "has no end at which it could be put out",
+    ),
+    "rank": Refusal(
+        "ROW_NUMBER without EMIT CHANGES",
+        "add EMIT CHANGES WITH (state.ttl = '30d')",
+        (),
+        "SELECT page FROM clicks QUALIFY ROW_NUMBER() OVER (PARTITION BY page ORDER BY ts) = 1",
+        "has no end at which it could be put out",
+    ),
+    "keys": Refusal(
+        "EMIT CHANGES by key without `state.ttl`",
+        "say how long a key is kept after its last event: EMIT CHANGES WITH (state.ttl = '30d'); "
+        "or that it may grow: state.ttl = 'unbounded'",
+        (),
+        "SELECT page, COUNT(*) AS n FROM clicks GROUP BY page EMIT CHANGES",
+        "would keep every key for ever",
+    ),
+    "clock": Refusal(
+        "`state.ttl` of a query without event time",
+        "add WATERMARK FOR to the source and pass the column on, or set state.ttl = 'unbounded'",
+        (),
+        "SELECT id, COUNT(*) AS n FROM plain GROUP BY id EMIT CHANGES WITH (state.ttl = '1d')",
+        "has no clock by which a key could go",
+    ),
 }
 
-# In an expression: what it is, and what to do instead.
-EXPRESSIONS: Final[Mapping[type[exp.Expr], tuple[str, str]]] = {
-    exp.Cube: ("CUBE", "list the columns"),
-    exp.Rollup: ("ROLLUP", "list the columns"),
-    exp.GroupingSets: ("GROUPING SETS", "list the columns"),
-    exp.Window: ("OVER", "use GROUP BY TUMBLE(…) or HOP(…)"),
-    exp.Select: ("a subquery in an expression", _ONE_INPUT),
-    exp.Subquery: ("a subquery in an expression", _ONE_INPUT),
-    exp.Union: ("a subquery in an expression", _ONE_INPUT),
-    exp.Exists: ("EXISTS with a subquery", _ONE_INPUT),
-    exp.Distinct: ("DISTINCT inside an aggregate", "group by it in a view before"),
-    exp.Filter: ("FILTER (WHERE …)", "aggregate a CASE WHEN … THEN … END"),
-    exp.WithinGroup: ("WITHIN GROUP", ""),
-    exp.IgnoreNulls: ("IGNORE NULLS", ""),
-    exp.RespectNulls: ("RESPECT NULLS", ""),
-    exp.Order: ("ORDER BY inside a function", ""),
-    exp.Ordered: ("ORDER BY inside a function", ""),
-    exp.Limit: ("LIMIT inside a function", ""),
-    exp.Star: ("* outside COUNT(*) and SELECT *", "list the columns"),
-    exp.Placeholder: ("a parameter", "write the value; ${NAME} works in WITH (…) alone"),
-    exp.Parameter: ("a parameter", "write the value; ${NAME} works in WITH (…) alone"),
-    exp.SessionParameter: ("a parameter", "write the value"),
-    exp.Any: ("ANY", "write a LIKE ANY ('…', '…'), or any other condition with OR"),
-    exp.All: ("ALL", "write the conditions with AND"),
-    exp.AtTimeZone: ("AT TIME ZONE", "use from_utc_timestamp(ts, 'zone')"),
-    exp.PropertyEQ: (":=", ""),
-    exp.JSONExtract: ("extraction by : or ->", "use get_json_object(column, '$.path')"),
+_NUMBERED: Final = "SELECT *, ROW_NUMBER() OVER (PARTITION BY page ORDER BY ts) AS rn FROM clicks"
+
+# Of ROW_NUMBER.
+RANKS: Final[Mapping[str, Refusal]] = {
+    "limit": Refusal(
+        "ROW_NUMBER without a limit",
+        "say WHERE rn = 1 or rn <= n in the query around it, or QUALIFY ROW_NUMBER() … <= n",
+        example=f"SELECT page FROM ({_NUMBERED}) WHERE page > 'a' "
+        "EMIT CHANGES WITH (state.ttl = '1d')",
+        why="would keep every row",
+    ),
+    "spec": Refusal(
+        "ROW_NUMBER without ORDER BY, or with a frame",
+        "write ROW_NUMBER() OVER (PARTITION BY … ORDER BY …)",
+        example="SELECT page FROM clicks QUALIFY ROW_NUMBER() OVER (PARTITION BY page) = 1 "
+        "EMIT CHANGES WITH (state.ttl = '1d')",
+        why="has no first rows",
+    ),
+    "weight": Refusal(
+        "ROW_NUMBER over rows that are taken back",
+        "it would have to keep every row; rank what comes before them",
+        example="SELECT n FROM (SELECT page, COUNT(*) AS n FROM clicks GROUP BY page) QUALIFY "
+        "ROW_NUMBER() OVER (ORDER BY n) = 1 EMIT CHANGES WITH (state.ttl = 'unbounded')",
+    ),
 }
 
-# What an expression may consist of. Calls are checked by their names.
-ALLOWED: Final[tuple[type[exp.Expr], ...]] = (
-    exp.Add,
-    exp.And,
-    exp.Anonymous,
-    exp.Between,
-    exp.BitwiseAnd,
-    exp.BitwiseLeftShift,
-    exp.BitwiseNot,
-    exp.BitwiseOr,
-    exp.BitwiseRightShift,
-    exp.BitwiseXor,
-    exp.Boolean,
-    exp.Bracket,
-    exp.Case,
-    exp.Cast,
-    exp.Collate,
-    exp.Column,
-    exp.ColumnDef,
-    exp.Concat,
-    exp.CurrentDate,
-    exp.CurrentTime,
-    exp.CurrentTimestamp,
-    exp.CurrentUser,
-    exp.DataType,
-    exp.DataTypeParam,
-    exp.Div,
-    exp.Dot,
-    exp.DPipe,
-    exp.EQ,
-    exp.Escape,
-    exp.Extract,
-    exp.GT,
-    exp.GTE,
-    exp.HexString,
-    exp.ILike,
-    exp.Identifier,
-    exp.If,
-    exp.In,
-    exp.IntDiv,
-    exp.Interval,
-    exp.IntervalSpan,
-    exp.Is,
-    exp.Kwarg,
-    exp.LT,
-    exp.LTE,
-    exp.Lambda,
-    exp.Like,
-    exp.Literal,
-    exp.Mod,
-    exp.Mul,
-    exp.NEQ,
-    exp.National,
-    exp.Neg,
-    exp.Not,
-    exp.Null,
-    exp.NullSafeEQ,
-    exp.NullSafeNEQ,
-    exp.Or,
-    exp.Overlay,
-    exp.Paren,
-    exp.RawString,
-    exp.RegexpLike,
-    exp.SessionUser,
-    exp.StrPosition,
-    exp.Sub,
-    exp.Substring,
-    exp.Trim,
-    exp.TryCast,
-    exp.Tuple,
-    exp.Var,
+GROUPINGS: Final[Mapping[str, Refusal]] = {
+    "grouping_sets": Refusal(
+        "GROUPING SETS",
+        "list the columns",
+        (TokenType.GROUPING_SETS,),
+        f"SELECT count(*) AS n FROM clicks {_MINUTE}, GROUPING SETS (page)",
+    ),
+    "groupingsets": Refusal("GROUPING SETS", "list the columns", (TokenType.GROUPING_SETS,)),
+    "cube": Refusal(
+        "CUBE",
+        "list the columns",
+        (TokenType.CUBE,),
+        f"SELECT count(*) AS n FROM clicks {_MINUTE}, CUBE(page)",
+    ),
+    "rollup": Refusal(
+        "ROLLUP",
+        "list the columns",
+        (TokenType.ROLLUP,),
+        f"SELECT count(*) AS n FROM clicks {_MINUTE}, ROLLUP(page)",
+    ),
+    "totals": Refusal("WITH TOTALS", "list the columns", (TokenType.WITH,)),
+    "all": Refusal(
+        "GROUP BY ALL",
+        "list the columns",
+        (TokenType.ALL,),
+        "SELECT page, count(*) AS n FROM clicks GROUP BY ALL",
+    ),
+}
+
+SET_OPERATIONS: Final[Mapping[str, Refusal]] = {
+    "intersect": Refusal(
+        "INTERSECT",
+        "UNION ALL is",
+        example="SELECT page FROM clicks INTERSECT SELECT page FROM clicks",
+    ),
+    "except": Refusal(
+        "EXCEPT",
+        "UNION ALL is",
+        example="SELECT page FROM clicks EXCEPT SELECT page FROM clicks",
+    ),
+    "distinct": Refusal(
+        "UNION without ALL",
+        "write UNION ALL",
+        example="SELECT page FROM clicks UNION SELECT page FROM clicks",
+    ),
+    "by_name": Refusal(
+        "UNION BY NAME",
+        "list the columns",
+        example="SELECT page FROM clicks UNION ALL BY NAME SELECT page FROM clicks",
+    ),
+}
+
+_SUBQUERY: Final = Refusal(
+    "a subquery in an expression",
+    _ONE_INPUT,
+    example="SELECT page FROM clicks WHERE user_id IN (SELECT id FROM plain)",
+)
+_CALL_ORDER: Final = Refusal("ORDER BY inside a function")
+_PARAMETER: Final = Refusal(
+    "a parameter",
+    "write the value; ${NAME} works in WITH (…) alone",
+    example="SELECT :name AS a FROM clicks",
 )
 
+# Parts of an expression.
+EXPRESSIONS: Final[Mapping[type[exp.Expr], Refusal]] = {
+    exp.Cube: Refusal("CUBE", "list the columns"),
+    exp.Rollup: Refusal("ROLLUP", "list the columns"),
+    exp.GroupingSets: Refusal("GROUPING SETS", "list the columns"),
+    exp.Window: Refusal(
+        "OVER of anything but one ROW_NUMBER",
+        "use GROUP BY TUMBLE(…) or HOP(…)",
+        example="SELECT rank() OVER (ORDER BY ts) AS place FROM clicks",
+    ),
+    exp.Select: _SUBQUERY,
+    exp.Subquery: _SUBQUERY,
+    exp.Union: _SUBQUERY,
+    exp.Exists: Refusal(
+        "EXISTS with a subquery",
+        _ONE_INPUT,
+        example="SELECT page FROM clicks WHERE EXISTS (SELECT id FROM plain)",
+    ),
+    exp.Distinct: Refusal(
+        "DISTINCT inside this aggregate",
+        "COUNT and ARRAY_AGG take it",
+        example=f"SELECT sum(DISTINCT amount) AS n FROM clicks {_MINUTE}",
+    ),
+    exp.WithinGroup: Refusal(
+        "WITHIN GROUP",
+        "aggregate in the sink",
+        example=f"SELECT listagg(page) WITHIN GROUP (ORDER BY ts) AS n FROM clicks {_MINUTE}",
+    ),
+    exp.IgnoreNulls: Refusal("IGNORE NULLS"),
+    exp.RespectNulls: Refusal("RESPECT NULLS"),
+    exp.Order: _CALL_ORDER,
+    exp.Ordered: _CALL_ORDER,
+    exp.Limit: Refusal("LIMIT inside a function"),
+    exp.Star: Refusal(
+        "* outside COUNT(*) and SELECT *",
+        "list the columns",
+        example="SELECT struct(*) AS s FROM clicks",
+    ),
+    exp.Placeholder: _PARAMETER,
+    exp.Parameter: _PARAMETER,
+    exp.SessionParameter: Refusal("a parameter", "write the value"),
+    exp.Any: Refusal(
+        "ANY",
+        "write a LIKE ANY ('…', '…'), or any other condition with OR",
+        example="SELECT page FROM clicks WHERE user_id = ANY (1, 2)",
+    ),
+    exp.All: Refusal("ALL", "write the conditions with AND"),
+    exp.AtTimeZone: Refusal(
+        "AT TIME ZONE",
+        "use from_utc_timestamp(ts, 'zone')",
+        example="SELECT ts AT TIME ZONE 'UTC' AS t FROM clicks",
+    ),
+    exp.PropertyEQ: Refusal(":="),
+    exp.JSONExtract: Refusal(
+        "extraction by : or ->",
+        "use get_json_object(column, '$.path')",
+        example="SELECT page -> 'a' AS a FROM clicks",
+    ),
+}
 
-def unsupported(node: exp.Expr) -> tuple[str, str] | None:
-    """The name of a part that an expression may not have, and what to do; None if it may."""
-    kind = type(node)
-    if isinstance(node, (exp.Any, exp.All)) and isinstance(node.parent, (exp.Like, exp.ILike)):
-        return None
-    if kind in EXPRESSIONS:
-        return EXPRESSIONS[kind]
-    if kind in ALLOWED:
-        return None
-    return (f"{node.key.upper()} in an expression", "")
+
+def refusals() -> tuple[Refusal, ...]:
+    """Every refusal once, in the order in which a query is written."""
+    every = (CLAUSES, ENDLESS, RANKS, GROUPINGS, SET_OPERATIONS, EXPRESSIONS)
+    named = {each.name: each for table in every for each in reversed([*table.values()])}
+    order = dict.fromkeys(each.name for table in every for each in table.values())
+    return tuple(named[name] for name in order)

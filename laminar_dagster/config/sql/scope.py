@@ -31,12 +31,14 @@ class Output:
         unknown: It is broken, and told so elsewhere: any column may be asked of it.
         lacks_retractions: What to set so that its ``_weight`` takes back every row that changes;
             empty if it does.
+        rank: Its column of row numbers, of which the query around has to say how many it wants.
     """
 
     columns: tuple[str, ...] = ()
     times: Mapping[str, EventTime] = field(default_factory=dict)
     unknown: bool = False
     lacks_retractions: str = ""
+    rank: str = ""
 
 
 BROKEN = Output(unknown=True)

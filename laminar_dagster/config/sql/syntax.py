@@ -56,17 +56,35 @@ class CreateSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Emit:
+    """``EMIT ON WINDOW CLOSE``, or ``EMIT CHANGES WITH (state.ttl = '30d')``.
+
+    Attributes:
+        changes: Each change of a row is put out, not each row once.
+        ttl_micros: How long after its last event a key is kept.
+        is_unbounded: Keys are kept for ever, and the author says so.
+        ttl_where: Where ``state.ttl`` stands; empty if it does not.
+    """
+
+    where: str
+    changes: bool = False
+    ttl_micros: int | None = None
+    is_unbounded: bool = False
+    ttl_where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CreateView:
     """``CREATE MATERIALIZED VIEW name AS …``, or a bare query in ``models/``.
 
     Attributes:
         query: The tokens of the query alone.
-        emit: Where ``EMIT ON WINDOW CLOSE`` stands; empty if it does not.
+        emit: When its rows are put out, if that is said.
     """
 
     name: Name
     query: Statement
-    emit: str
+    emit: Emit | None = None
 
 
 @dataclass(frozen=True, slots=True)

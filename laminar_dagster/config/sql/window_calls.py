@@ -1,7 +1,8 @@
-"""``TUMBLE`` and ``HOP``: their arguments, and whether a watermark closes them."""
+"""``TUMBLE``, ``HOP``, ``CUMULATE`` and ``SESSION``: their arguments, and what closes them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from sqlglot import exp
@@ -13,50 +14,98 @@ from laminar_dagster.config.sql.expressions import Clause, Expressions
 from laminar_dagster.config.sql.scope import EventTime, Scope
 from laminar_dagster.config.sql.text import quoted
 
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A window that ends when a key had no event for long."""
+
+    time: str
+    gap_micros: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How a window function is called: how many lengths, and whether an offset may follow."""
+
+    lengths: int
+    takes_offset: bool
+    text: str
+
+
 _FORMS: Final = {
-    "tumble": "TUMBLE(time, INTERVAL '…')",
-    "hop": "HOP(time, slide INTERVAL '…', size INTERVAL '…')",
+    "tumble": _Form(1, True, "TUMBLE(time, INTERVAL '…')"),
+    "hop": _Form(2, True, "HOP(time, slide INTERVAL '…', size INTERVAL '…')"),
+    "cumulate": _Form(2, True, "CUMULATE(time, step INTERVAL '…', size INTERVAL '…')"),
+    "session": _Form(1, False, "SESSION(time, gap INTERVAL '…')"),
 }
 
 
-def read_window(call: exp.Expr, name: str, scope: Scope, expressions: Expressions) -> Window | None:
+def read_window(
+    call: exp.Expr, name: str, scope: Scope, expressions: Expressions
+) -> Window | Session | None:
     """A window function's time and lengths; notes what is wrong with them."""
     where, arguments, report = expressions.where(call), call.expressions, expressions.report
-    if len(arguments) != (2 if name == "tumble" else 3):
+    form = _FORMS[name]
+    given = len(arguments) - 1
+    if given != form.lengths and not (form.takes_offset and given == form.lengths + 1):
         problem = f"{name.upper()} is called with {len(arguments)} arguments"
-        report.add(where, problem, f"write {_FORMS[name]}")
+        report.add(where, problem, f"write {form.text}")
         return None
     time, *lengths = arguments
     if not isinstance(time, exp.Column):
-        hint = f"write {_FORMS[name]}"
-        report.add(where, f"{name.upper()} needs a column of event time first", hint)
+        report.add(
+            where, f"{name.upper()} needs a column of event time first", f"write {form.text}"
+        )
         return None
     expressions.check(time, scope, Clause("GROUP BY"))
     micros: list[int] = []
-    for each in lengths:
+    for number, each in enumerate(lengths):
         try:
             length = intervals.micros(each)
         except intervals.NoInterval as error:
             report.add(where, f"{name.upper()}: {error}")
             return None
-        if length == 0:
+        if length == 0 and number < form.lengths:
             report.add(where, f"{name.upper()} with a length of 0 holds nothing")
             return None
         micros.append(length)
     span = expressions.span(time)
     text = expressions.text(span) if span else quoted(time.name)
-    return Window(text, size_micros=micros[-1], slide_micros=micros[0])
+    if name == "session":
+        return Session(text, micros[0])
+    size = micros[form.lengths - 1]
+    offset = micros[form.lengths] % size if given > form.lengths else 0
+    return Window(text, size, micros[0], offset, name == "cumulate")
 
 
-def check_window(call: exp.Expr, window: Window, scope: Scope, expressions: Expressions) -> None:
+def check_window(
+    call: exp.Expr, window: Window | Session, scope: Scope, expressions: Expressions
+) -> None:
     """Note a window that would lose rows, or never close."""
-    where = expressions.where(call)
-    if window.slide_micros > window.size_micros:
-        expressions.report.add(where, "HOP slides further than its size: it would leave out rows")
-    elif window.size_micros % window.slide_micros:
-        hint = "for example HOP(ts, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)"
-        expressions.report.add(where, "the size of HOP is no multiple of its slide", hint)
+    where, name = expressions.where(call), "CUMULATE" if _grows(window) else "HOP"
+    if isinstance(window, Window) and window.slide_micros > window.size_micros:
+        step = "steps" if window.grows else "slides"
+        expressions.report.add(
+            where, f"{name} {step} further than its size: rows would be left out"
+        )
+    elif isinstance(window, Window) and window.size_micros % window.slide_micros:
+        step = "step" if window.grows else "slide"
+        hint = f"for example {name}(ts, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)"
+        expressions.report.add(where, f"the size of {name} is no multiple of its {step}", hint)
     _check_time(call.expressions[0], window, scope, expressions)
+
+
+def edge_times(time: EventTime, window: Window | Session) -> dict[str, EventTime]:
+    """Which edges of windows that were put out when they closed are event time again."""
+    found = {"window_end": EventTime(time.sources)}
+    if isinstance(window, Window):
+        is_whole = window.size_micros == window.slide_micros and not window.offset_micros
+        found["window_start"] = EventTime(time.sources, window.size_micros, is_whole)
+    return found
+
+
+def _grows(window: Window | Session) -> bool:
+    return isinstance(window, Window) and window.grows
 
 
 def event_time(node: exp.Expr, scope: Scope) -> EventTime | None:
@@ -73,7 +122,9 @@ def parts_of(node: exp.Column) -> list[str]:
     return [each.name for each in node.parts]
 
 
-def _check_time(node: exp.Expr, window: Window, scope: Scope, expressions: Expressions) -> None:
+def _check_time(
+    node: exp.Expr, window: Window | Session, scope: Scope, expressions: Expressions
+) -> None:
     if not isinstance(node, exp.Column) or not scope.resolve(parts_of(node)):
         return
     time, where = event_time(node, scope), expressions.where(node)
@@ -89,8 +140,10 @@ def _check_time(node: exp.Expr, window: Window, scope: Scope, expressions: Expre
         expressions.report.add(where, f"{problem}, so its windows would never close", hint)
     elif time.window_micros and not (
         time.aligned
+        and isinstance(window, Window)
         and window.size_micros % time.window_micros == 0
         and window.slide_micros % time.window_micros == 0
+        and window.offset_micros % time.window_micros == 0
     ):
         shown = intervals.spelled(time.window_micros)
         hint = "use the column that is its window_end, or a multiple of that length"

@@ -23,7 +23,7 @@ from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.spark.arrow_files import file_bytes, file_table, sha256
 from laminar_dagster.spark.columns import END
-from laminar_dagster.spark.state_shape import StateShape
+from laminar_dagster.spark.stored_shape import stored_shape
 
 # Each holds one partition in memory.
 _WORKERS: Final = 2
@@ -92,7 +92,7 @@ def _merged(
     try:
         tables = [file_table(data) for data in files]
         # The newest file has the columns that are wanted now.
-        shape = StateShape.of_file(tables[-1].schema)
+        shape = stored_shape(tables[-1].schema)
         rows = shape.merge([shape.read(table) for table in tables])
     except (ValueError, KeyError) as error:
         # Arrow's own errors are among them.
@@ -100,18 +100,18 @@ def _merged(
     still_open = [part.event_time[0] for part in chain if part.event_time]
     if still_open:
         # What ends before is closed in every file of the chain, and only waits to be dropped.
-        rows = rows.filter(pc.greater_equal(rows.column(END), pa.scalar(min(still_open))))
+        is_open = pc.greater_equal(rows.column(END), pa.scalar(min(still_open)))
+        rows = rows.filter(pc.fill_null(is_open, True))
     if not rows.num_rows:
         return None
     path = layout.snapshot_path(operator, partition)
     data = file_bytes(rows.cast(shape.schema))
     target.put(layout.checkpoint_key(attempt, path), data)
-    ends = rows.column(END)
     return PartitionSnapshotEntry(
         partition_id=partition,
         path=path,
         size_bytes=len(data),
         sha256=sha256(data),
         rows=rows.num_rows,
-        event_time=(ends[0].as_py(), ends[-1].as_py()),
+        event_time=shape.bounds(rows),
     )

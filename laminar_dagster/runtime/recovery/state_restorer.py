@@ -58,11 +58,11 @@ class ArrowState:
         rows = self._rows.pop(partition, 0)
         if schema is None or (self._into is None and all(schema == each.schema for each in tables)):
             return rows
-        from laminar_dagster.spark.state_shape import StateShape
+        from laminar_dagster.spark.stored_shape import stored_shape
 
         try:
             # The newest file says what the rows look like; the older ones have to fit.
-            shape = StateShape.of_file(schema)
+            shape = stored_shape(schema)
             parts = [shape.read(table) for table in tables]
             if self._into is None:
                 return rows
@@ -79,11 +79,11 @@ class ArrowState:
     def _take(self, partition: PartitionId, data: bytes) -> None:
         # Imported here: a recovery of nothing needs none of it.
         from laminar_dagster.spark.arrow_files import file_table
-        from laminar_dagster.spark.state_shape import StateShape
+        from laminar_dagster.spark.stored_shape import stored_shape
 
         try:
             table = file_table(data)
-            shape = StateShape.of_file(table.schema)
+            shape = stored_shape(table.schema)
             if shape.operator != self.operator_id:
                 raise ValueError(f"it is the state of operator {shape.operator}")
         except (ValueError, KeyError, TypeError) as error:

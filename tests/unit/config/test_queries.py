@@ -203,3 +203,20 @@ def test_views_come_after_what_they_read_whatever_their_files(tmp_path: Path) ->
     assert [each.name for each in model.views] == ["b", "c", "a"]
     assert model.views[1].reads == ("b", "s")
     assert model.views[0].columns == ("x",)
+
+
+def test_a_common_table_is_a_query_in_from(tmp_path: Path) -> None:
+    named = read_query(
+        tmp_path / "named",
+        "WITH a AS (SELECT page, ts AS at FROM clicks), b AS (SELECT x.page, at FROM a AS x) "
+        "SELECT b.page, count(*) AS n FROM b GROUP BY TUMBLE(b.at, INTERVAL '1' MINUTE), page "
+        "UNION ALL SELECT page, 1 FROM (WITH c AS (SELECT page FROM a) SELECT * FROM c)",
+    )
+    nested = read_query(
+        tmp_path / "nested",
+        "SELECT page, count(*) AS n FROM (SELECT page, at FROM (SELECT page, ts AS at FROM clicks))"
+        " GROUP BY TUMBLE(at, INTERVAL '1' MINUTE), page "
+        "UNION ALL SELECT page, 1 FROM "
+        "(SELECT page FROM (SELECT page FROM (SELECT page, ts AS at FROM clicks)))",
+    )
+    assert named == nested

@@ -19,7 +19,7 @@ from laminar_dagster.spark.aggregates import (
     first_partials,
     merge_partials,
 )
-from laminar_dagster.spark.window_shapes import finished_sql, partial_column
+from laminar_dagster.spark.aggregation_shapes import finished_sql, partial_column
 
 FUNCTIONS: Final = ("count", "sum", "min", "max", "avg")
 

@@ -10,22 +10,23 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
 from laminar_dagster.config.operators import Partial
 from laminar_dagster.core import layout
-from laminar_dagster.core.document import decode_part, encode_part
-from laminar_dagster.core.errors import ChecksumMismatch, LaminarError
-from laminar_dagster.core.ids import CheckpointId, EpochNumber, OperatorId
-from laminar_dagster.core.manifest import Origin, PartitionSnapshotEntry
-from laminar_dagster.spark.bucket_step import BucketStep
+from laminar_dagster.core.document import encode_part
+from laminar_dagster.core.errors import ChecksumMismatch
+from laminar_dagster.core.ids import CheckpointId, OperatorId
+from laminar_dagster.core.manifest import PartitionSnapshotEntry
+from laminar_dagster.spark.aggregation_shapes import partial_column
+from laminar_dagster.spark.bucket_step import WindowStep
 from laminar_dagster.spark.columns import BUCKET, CONTROL, END, KEEP, PART, TIME
 from laminar_dagster.spark.partial_step import PartialStep, WindowPartials
-from laminar_dagster.spark.state_chain import MAX_FILES
+from laminar_dagster.spark.state_files import MAX_FILES
 from laminar_dagster.spark.state_shape import KeyColumn, StateShape
 from laminar_dagster.spark.watermarks import Lane, SourceClock
-from laminar_dagster.spark.window_shapes import partial_column
+from laminar_dagster.spark.window_assignment import WindowAssignment
 from laminar_dagster.testing.memory_store import MemoryStore
+from tests.unit.spark.step_reports import state_and_rows
 
 OPERATOR = OperatorId("sums")
 COLUMNS = (
@@ -80,10 +81,10 @@ class Operator:
     def run(self, rows: Rows, watermark: int) -> list[dict[str, Any]]:
         self.epoch += 1
         attempt = CheckpointId.from_parts(self.epoch, self.epoch)
-        step = PartialStep(WindowPartials(SHAPE, SIZE, SIZE))
+        step = PartialStep(WindowPartials(SHAPE, WindowAssignment(SIZE, SIZE)))
         found = pa.Table.from_batches(list(step(iter([records(rows, watermark)]))))
         bucket = found.append_column(BUCKET, pa.array([0] * found.num_rows, pa.int64()))
-        take = BucketStep(
+        take = WindowStep(
             shape=SHAPE,
             clocks=(SourceClock("s", self.watermark, (Lane(0, self.watermark, False),)),),
             chains={0: tuple(encode_part(each) for each in self.files)},
@@ -91,20 +92,9 @@ class Operator:
             store=self.store,
         )
         out = take(bucket)
-        reports = [json.loads(text) for text in out.column(CONTROL).drop_null().to_pylist()]
-        errors = [report for report in reports if "kind" in report]
-        if errors:
-            raise LaminarError.from_record(errors[0])
-        here = Origin(checkpoint_id=attempt, epoch=EpochNumber(self.epoch))
-        entries = [
-            decode_part(encode_part(report["state"]), PartitionSnapshotEntry, "entry")
-            for report in reports
-        ]
-        self.files = tuple(
-            each if each.origin else structs.replace(each, origin=here) for each in entries
-        )
+        self.files, found_rows = state_and_rows(out, attempt, self.epoch)
         self.watermark = watermark
-        return [row for row in out.to_pylist() if row[CONTROL] is None]
+        return found_rows
 
 
 epochs = st.lists(
@@ -200,7 +190,7 @@ def test_damage_is_reported_by_name() -> None:
 
 
 def test_what_a_filter_drops_is_counted_and_goes_nowhere() -> None:
-    step = PartialStep(WindowPartials(SHAPE, SIZE, SIZE))
+    step = PartialStep(WindowPartials(SHAPE, WindowAssignment(SIZE, SIZE)))
     batch = records([(1, "a", 1), (2, "b", 2)], 0, keep=False)
     found = pa.Table.from_batches(list(step(iter([batch])))).to_pylist()
     assert all(row[END] is None for row in found)
@@ -210,6 +200,6 @@ def test_what_a_filter_drops_is_counted_and_goes_nowhere() -> None:
 
 
 def test_a_hopping_window_takes_a_record_several_times() -> None:
-    step = PartialStep(WindowPartials(SHAPE, 10, 5))
+    step = PartialStep(WindowPartials(SHAPE, WindowAssignment(10, 5)))
     found = pa.Table.from_batches(list(step(iter([records([(7, "a", 3)], 0)])))).to_pylist()
     assert sorted(row[END] for row in found if row[END] is not None) == [10, 15]

@@ -1,0 +1,200 @@
+"""Expressions of a grouped query, rewritten to be over its keys, aggregates and window edges.
+
+They are then over ``_k0`` … (the items of GROUP BY), ``_a0`` … (each distinct aggregate),
+``window_start`` and ``window_end``.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from sqlglot import exp
+
+from laminar_dagster.config.mistakes import Report
+from laminar_dagster.config.model import Aggregate, AggregateFunction
+from laminar_dagster.config.sql.dialect import Span, call_of
+from laminar_dagster.config.sql.expressions import (
+    Expressions,
+    aggregate_of,
+    argument_span,
+    is_distinct,
+)
+from laminar_dagster.config.sql.functions import WINDOW_COLUMNS, WINDOW_EDGES
+from laminar_dagster.config.sql.scope import Scope
+from laminar_dagster.config.sql.text import quoted
+from laminar_dagster.config.sql.window_calls import parts_of, read_window
+
+
+class GroupedText:
+    """Rewrites the expressions of one grouped query, and gathers what they need."""
+
+    def __init__(self, expressions: Expressions, scope: Scope, report: Report) -> None:
+        """Take the query's expressions and its input."""
+        self._expressions = expressions
+        self._scope = scope
+        self._report = report
+        self.window: exp.Expr | None = None
+        self.keys: dict[str, str] = {}
+        self.aggregates: dict[tuple[str, str | None, str | None], Aggregate] = {}
+
+    def add_key(self, span: Span) -> None:
+        """Take an item of GROUP BY."""
+        self.keys.setdefault(self._expressions.text(span), f"_k{len(self.keys)}")
+
+    def rewritten(self, tree: exp.Expr, span: tuple[int, int], aliases: dict[str, str]) -> str:
+        """An expression over ``_k0`` …, ``_a0`` … and the window's edges."""
+        edits: dict[int, tuple[int, str]] = {}
+        stack: list[exp.Expr] = [tree]
+        while stack:
+            node = stack.pop()
+            if self._expressions.is_refused(node):
+                continue
+            found = self._expressions.span(node)
+            text = self._replacement(node, found, aliases) if found else None
+            if text is not None and found is not None:
+                edits[found[0]] = (found[1], self._as_field(node, text))
+            elif isinstance(node, exp.Kwarg):
+                stack.append(node.expression)
+            elif isinstance(node, exp.Lambda | exp.Alias | exp.Collate):
+                stack.append(node.this)
+            elif not isinstance(node, exp.DataType | exp.Column):
+                stack.extend(node.iter_expressions())
+        return self._expressions.text(span, edits)
+
+    def _replacement(
+        self, node: exp.Expr, span: tuple[int, int], aliases: dict[str, str]
+    ) -> str | None:
+        if isinstance(node, exp.Filter):
+            return self._filtered(node)
+        if aggregate_of(node):
+            return self._aggregate(node, span)
+        if call_of(node) in WINDOW_EDGES:
+            return self._edge(node)
+        if is_edge(node):
+            return node.name.lower()
+        if isinstance(node, exp.Column):
+            return self._column(node, span, aliases)
+        return self.keys.get(self._expressions.text(span)) if self.keys else None
+
+    def _column(
+        self, node: exp.Column, span: tuple[int, int], aliases: dict[str, str]
+    ) -> str | None:
+        parts = parts_of(node)
+        key = self.keys.get(self._expressions.text(span))
+        alias = aliases.get(parts[0].lower()) if len(parts) == 1 else None
+        where = self._expressions.where(node)
+        if alias is not None and key is not None and alias != key:
+            problem = f"`{parts[0]}` is both a column of the input and a column of SELECT"
+            self._report.add(where, problem, "give the column of SELECT another name")
+        if key is not None:
+            return key
+        if alias is not None:
+            return f"({alias})"
+        found = self._scope.resolve(parts)
+        if found is None:
+            return None
+        # A field of a struct that is grouped by as a whole.
+        whole = self.keys.get(quoted(found[1]))
+        if whole is not None and found[0] < len(parts) - 1:
+            return ".".join([whole, *(quoted(each) for each in parts[found[0] + 1 :])])
+        hint = "add it to GROUP BY, or aggregate it"
+        if not self._scope.output.unknown:
+            problem = f"`{'.'.join(parts)[:80]}` is neither grouped by nor aggregated"
+            self._report.add(where, problem, hint)
+        return None
+
+    def _aggregate(self, node: exp.Expr, span: tuple[int, int], condition: str = "") -> str | None:
+        """The column of an aggregate; what its condition leaves out is null, and so left out."""
+        name, by = aggregate_of(node), None
+        argument = self._argument(node, span)
+        if name in ("min_by", "max_by"):
+            spans = [self._expressions.span(each) for each in node.expressions]
+            if spans[0] is None or spans[1] is None:
+                return None
+            argument, by = (self._expressions.text(each) for each in spans if each is not None)
+        elif name in ("first", "last"):
+            name, by = ("min_by" if name == "first" else "max_by"), self._event_time(node)
+        elif name == "count_if":
+            name, argument = "count", f"IF({argument}, 1, NULL)"
+        elif is_distinct(node):
+            name = "count_distinct" if name == "count" else "collect_set"
+        if condition and by is not None:
+            by = f"IF({condition}, {by}, NULL)"
+        elif condition:
+            argument = f"IF({condition}, {argument or '1'}, NULL)"
+        return self._named(name, argument, by)
+
+    def _filtered(self, node: exp.Filter) -> str | None:
+        """``COUNT(x) FILTER (WHERE c)`` is ``COUNT(IF(c, x, NULL))``: null is not aggregated."""
+        span = self._expressions.span(node.this)
+        tokens = self._expressions.span(node.expression.this)
+        if span is None or tokens is None:
+            return None
+        return self._aggregate(node.this, span, self._expressions.text(tokens))
+
+    def _argument(self, node: exp.Expr, span: tuple[int, int]) -> str | None:
+        """What an aggregate is of; None for the ``*`` of COUNT."""
+        counted = bool(node.expressions) and isinstance(node.expressions[0], exp.Star)
+        inside = argument_span(self._expressions.statement, span)
+        return None if counted else self._expressions.text(inside)
+
+    def _event_time(self, node: exp.Expr) -> str:
+        """The event time by which FIRST and LAST choose."""
+        if self.window is not None and isinstance(self.window.expressions[0], exp.Column):
+            span = self._expressions.span(self.window.expressions[0])
+            if span is not None:
+                return self._expressions.text(span)
+        found = [each for each in self._scope.columns if self._scope.time(each)]
+        if not found and not self._scope.output.unknown:
+            name = call_of(node).upper()
+            problem = f"{name} goes by event time, and {self._scope.description} has none"
+            hint = "write MIN_BY(x, column) or MAX_BY(x, column)"
+            self._report.add(self._expressions.where(node), problem, hint)
+        return quoted(found[0]) if found else "NULL"
+
+    def _named(self, name: str, argument: str | None, by: str | None) -> str:
+        found = self.aggregates.get((name, argument, by))
+        if found is None:
+            function = cast(AggregateFunction, name)
+            found = Aggregate(f"_a{len(self.aggregates)}", function, argument, by)
+            self.aggregates[name, argument, by] = found
+        return found.name
+
+    def _edge(self, node: exp.Expr) -> str:
+        kind, column = WINDOW_EDGES[call_of(node)]
+        where = self._expressions.where(node)
+        if self.window is None:
+            return column
+        before = len(self._report.mistakes)
+        mine = read_window(node, kind, self._scope, self._expressions)
+        if len(self._report.mistakes) == before:
+            group = read_window(self.window, call_of(self.window), self._scope, self._expressions)
+            if call_of(self.window) != kind or mine != group:
+                problem = f"{call_of(node).upper()} is of another window than the one in GROUP BY"
+                self._report.add(where, problem, f"write {column}")
+        return column
+
+    def _as_field(self, node: exp.Expr, text: str) -> str:
+        """Inside ``struct(…)`` the name of a field comes from its expression: keep it."""
+        parent = node.parent
+        name = call_of(parent) if parent else ""
+        if parent is None or name not in ("struct", "arrays_zip"):
+            return text
+        if name == "arrays_zip":
+            hint = "use a view between, which names its columns"
+            where = self._expressions.where(node)
+            self._report.add(where, "arrays_zip() of grouped columns is not supported yet", hint)
+            return text
+        if isinstance(node, exp.Column):
+            return f"{text} AS {quoted(node.name)}"
+        position = next(i for i, each in enumerate(parent.expressions, 1) if each is node)
+        return f"{text} AS col{position}"
+
+
+def is_edge(node: exp.Expr) -> bool:
+    """Whether a part is ``window_start`` or ``window_end``, of this query's own window."""
+    return (
+        isinstance(node, exp.Column)
+        and len(node.parts) == 1
+        and node.name.lower() in WINDOW_COLUMNS
+    )

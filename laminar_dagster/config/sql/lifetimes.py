@@ -1,0 +1,31 @@
+"""How long the keys of a query are kept: what EMIT CHANGES says of it, and by which clock."""
+
+from __future__ import annotations
+
+from laminar_dagster.config.mistakes import Report
+from laminar_dagster.config.sql.refusals import ENDLESS
+from laminar_dagster.config.sql.scope import Scope
+from laminar_dagster.config.sql.syntax import Emit
+from laminar_dagster.config.sql.text import quoted
+
+
+def check_keys(emit: Emit, report: Report) -> None:
+    """Refuse keys of which nobody says how long they are kept."""
+    if emit.ttl_micros is None and not emit.is_unbounded:
+        refused = ENDLESS["keys"]
+        report.add(emit.where, refused.problem, refused.instead)
+
+
+def clock_of(emit: Emit, scope: Scope, report: Report) -> str | None:
+    """The event time by which keys are forgotten, as Spark SQL; None if they are not."""
+    if emit.ttl_micros is None:
+        return None
+    found = [
+        name
+        for name in scope.columns
+        if (time := scope.time(name)) is not None and not time.window_micros
+    ]
+    if not found and not scope.output.unknown:
+        refused = ENDLESS["clock"]
+        report.add(emit.ttl_where, refused.problem, refused.instead)
+    return quoted(found[0]) if found else None

@@ -1,0 +1,52 @@
+"""What the queries of a UNION ALL have in common: the first one's names, and event time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from laminar_dagster.config.model import Projection, Select, Stateful
+from laminar_dagster.config.sql.refusals import SET_OPERATIONS, Refusal
+from laminar_dagster.config.sql.scope import EventTime, Output
+
+Part = Select | Stateful
+
+
+def refused_set_operation(node: exp.SetOperation) -> Refusal | None:
+    """Why two queries cannot be put together so; None if they can."""
+    if not isinstance(node, exp.Union):
+        return SET_OPERATIONS[node.key]
+    if node.args.get("distinct"):
+        return SET_OPERATIONS["distinct"]
+    if any(node.args.get(each) for each in ("by_name", "side", "on")):
+        return SET_OPERATIONS["by_name"]
+    return None
+
+
+def renamed(query: Part, names: tuple[str, ...]) -> Part:
+    """A query under the names of another's columns."""
+    if len(names) != len(query.columns):
+        return query
+    columns = tuple(
+        Projection(name, each.sql) for name, each in zip(names, query.columns, strict=True)
+    )
+    return replace(query, columns=columns)
+
+
+def common_times(outputs: list[Output]) -> dict[str, EventTime]:
+    """The columns that are event time in every query of a union, under the first one's names."""
+    found: dict[str, EventTime] = {}
+    for position, name in enumerate(outputs[0].columns):
+        times = [
+            each.times.get(each.columns[position].lower())
+            for each in outputs
+            if position < len(each.columns)
+        ]
+        known = [each for each in times if each is not None]
+        if len(known) == len(outputs):
+            sources = tuple(dict.fromkeys(name for each in known for name in each.sources))
+            lengths = {each.window_micros for each in known}
+            aligned = all(each.aligned for each in known) and len(lengths) == 1
+            found[name.lower()] = EventTime(sources, max(lengths), aligned)
+    return found

@@ -1,0 +1,57 @@
+"""From records to rows of a keyed state: one for each key, window or session of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from laminar_dagster.core.errors import ComputeFailed
+from laminar_dagster.spark.columns import CONTROL, HASH, PART, SEQUENCE
+from laminar_dagster.spark.keyed_rows import WEIGHT
+from laminar_dagster.spark.keyed_shape import KeyedShape, weighed
+from laminar_dagster.spark.window_assignment import WindowAssignment
+
+
+@dataclass(frozen=True)
+class KeyedPartials:
+    """Brings the records of one key together.
+
+    Attributes:
+        windows: Which windows a record is in; None where there are none.
+    """
+
+    shape: KeyedShape
+    windows: WindowAssignment | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of what comes out of a step: rows without their hash, where they come from, reports."""
+        own = [(PART, pa.int64()), (SEQUENCE, pa.int64()), (CONTROL, pa.string())]
+        return pa.schema([*own, *(each for each in self.shape.schema if each.name != HASH)])
+
+    def aggregate(self, records: pa.Table, part: int, sequence: int) -> pa.Table:
+        """Records with keys, arguments and what else the shape needs, to rows of ``schema``.
+
+        Raises:
+            ComputeFailed: A weight is neither 1 nor -1, or a sum does not fit.
+        """
+        columns = self.shape.columns
+        if self.windows:
+            records = self.windows.assign(records)
+        if self.shape.weight is not None:
+            try:
+                records, columns = weighed(records, columns, WEIGHT)
+            except ValueError as error:
+                # Arrow's own errors are among them.
+                raise ComputeFailed(self.shape.operator, str(error)) from None
+        found = self.shape.first_rows(records, columns)
+        count = found.num_rows
+        own = {
+            PART: pa.array(np.full(count, part, np.int64)),
+            SEQUENCE: pa.array(np.full(count, sequence, np.int64)),
+            CONTROL: pa.nulls(count, pa.string()),
+        }
+        every = [own[name] if name in own else found.column(name) for name in self.schema.names]
+        return pa.table(every, names=self.schema.names).cast(self.schema)

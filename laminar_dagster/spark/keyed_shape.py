@@ -1,0 +1,257 @@
+"""What the rows of a keyed state look like, and what becomes of rows of one key.
+
+A key is found by its hash. All rows of a hash are written together, so the newest file that holds a
+hash says all there is to know of it: keys whose hashes collide are simply kept together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from laminar_dagster.core.ids import OperatorId
+from laminar_dagster.spark.aggregates import PartialColumn, first_partials, merge_partials
+from laminar_dagster.spark.arrow_files import schema_fingerprint
+from laminar_dagster.spark.columns import END, FIRST, HASH, LAST, TIME
+from laminar_dagster.spark.keyed_rows import (
+    NUMBER,
+    changed_rows,
+    is_among,
+    last_of_each,
+    numbered,
+)
+from laminar_dagster.spark.row_order import Booleans
+from laminar_dagster.spark.state_shape import (
+    METADATA,
+    KeyColumn,
+    cast_rows,
+    partials_told,
+    stored_columns,
+)
+
+Kind = Literal["group", "window", "session", "rank"]
+
+_TIMES: Final = (
+    PartialColumn(FIRST, TIME, "min", "min", pa.int64()),
+    PartialColumn(LAST, TIME, "max", "max", pa.int64()),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedShape:
+    """What the rows of a keyed state look like: hash, end, keys, times, partials.
+
+    Attributes:
+        kind: A *group* has one row for each key; a *window* one for each window and key; a
+            *session* one for each stretch of a key's events without a gap.
+        gap: A group is forgotten, and a session ends, so many microseconds after its last event;
+            None for groups that stay, and for windows, which end by themselves.
+        weight: The partial that counts a key's rows by weight; None if none is ever taken back.
+    """
+
+    operator: OperatorId
+    keys: tuple[KeyColumn, ...]
+    columns: tuple[PartialColumn, ...]
+    kind: Kind = "group"
+    gap: int | None = None
+    weight: str | None = None
+
+    @property
+    def unit(self) -> tuple[str, ...]:
+        """What rows that are merged have in common."""
+        names = tuple(key.name for key in self.keys)
+        return (END, *names) if self.kind == "window" else names
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """What identifies a row."""
+        return (*self.unit, FIRST) if self.gap is not None else self.unit
+
+    @property
+    def times(self) -> tuple[PartialColumn, ...]:
+        """The columns that say when the events of a row were; none where nothing depends on it."""
+        return _TIMES if self.gap is not None else ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of a file of state."""
+        fields = [(HASH, pa.int64()), (END, pa.int64())]
+        fields += [(key.name, key.arrow_type) for key in self.keys]
+        fields += [(column.name, column.arrow_type) for column in (*self.times, *self.columns)]
+        return pa.schema(fields, {METADATA: json.dumps(self.about(), ensure_ascii=False)})
+
+    def about(self) -> dict[str, Any]:
+        """What a file tells of itself."""
+        return {
+            "operator": self.operator,
+            "kind": self.kind,
+            "gap": self.gap,
+            "weight": self.weight,
+            "keys": {key.name: key.sql for key in self.keys},
+            **partials_told(self.columns),
+        }
+
+    @classmethod
+    def of_file(cls, schema: pa.Schema) -> KeyedShape:
+        """The shape that a file was written with."""
+        about = json.loads(schema.metadata[METADATA])
+        return cls(
+            OperatorId(about["operator"]),
+            *stored_columns(about, schema),
+            about["kind"],
+            about["gap"],
+            about["weight"],
+        )
+
+    @property
+    def output(self) -> pa.Schema:
+        """Of the rows of the view, before their values are finished."""
+        return pa.schema([each for each in self.schema if each.name != HASH])
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when a column's name or type does."""
+        return schema_fingerprint(self.schema)
+
+    def read(self, table: pa.Table) -> pa.Table:
+        """Stored rows as rows of this shape: columns left out, and widened, where it changed.
+
+        Raises:
+            ValueError: They cannot be read so.
+        """
+        return cast_rows(table, self.schema)
+
+    def bounds(self, rows: pa.Table) -> tuple[int, int] | None:
+        """The smallest and largest end among rows; None if they have none."""
+        found = pc.min_max(rows.column(END)).as_py()
+        return None if found["min"] is None else (found["min"], found["max"])
+
+    # --- rows of one key --------------------------------------------------------------------------
+
+    def first_rows(self, records: pa.Table, columns: Sequence[PartialColumn]) -> pa.Table:
+        """Records to one row for each key, window or session, without a hash.
+
+        Args:
+            records: With keys and arguments, and ``_time`` or ``_end`` where they are needed.
+            columns: The partials, as they are made of these records.
+        """
+        times = (TIME, TIME) if self.gap is not None else None
+        ordered, begins = numbered(records, self.unit, times, self.gap or 0)
+        made = first_partials(ordered, [NUMBER], (*self.times, *columns), self.operator)
+        return self._finish(ordered, begins, made)
+
+    def combine(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Rows of several origins to one for each key, window or session, with their hash."""
+        names = self.schema.names
+        rows = pa.concat_tables([part.select(names) for part in parts])
+        times = (FIRST, LAST) if self.gap is not None else None
+        ordered, begins = numbered(rows, self.unit, times, self.gap or 0)
+        columns = (*self.times, *self.columns)
+        made = merge_partials(ordered, [NUMBER], columns, self.operator)
+        return self._finish(ordered, begins, made).select(names)
+
+    def _finish(self, ordered: pa.Table, begins: Booleans, made: pa.Table) -> pa.Table:
+        kept = [name for name in (HASH, END) if name in ordered.column_names]
+        kept += [key.name for key in self.keys]
+        rows = ordered.filter(pa.array(begins)).select(kept)
+        for column in (*self.times, *self.columns):
+            rows = rows.append_column(column.name, made.column(column.name))
+        if self.gap is not None:
+            ends = pc.add(rows.column(LAST), pa.scalar(self.gap, pa.int64()))
+            rows = rows.drop_columns([END]) if END in rows.column_names else rows
+            return rows.append_column(END, ends)
+        if END not in rows.column_names:
+            rows = rows.append_column(END, pa.nulls(rows.num_rows, pa.int64()))
+        return rows
+
+    def shown(self, rows: pa.Table) -> pa.Table:
+        """Which of the rows of some keys are rows of the view.
+
+        A key that was silent for long may have a session that ends and one that has begun; it is
+        one row all the same, that of the newest.
+        """
+        if self.weight is not None:
+            rows = rows.filter(pc.greater(rows.column(self.weight), 0))
+        if self.kind == "group" and self.gap is not None:
+            return last_of_each(rows, self.unit)
+        return rows
+
+    def changes(self, before: pa.Table, after: pa.Table) -> pa.Table:
+        """What rows of the view are to be taken back, and what rows have come, with ``_weight``."""
+        unit = self.group if self.kind == "session" else self.unit
+        compared = [column.name for column in self.columns]
+        compared += [LAST] if self.kind == "session" else []
+        return changed_rows(self.shown(before), self.shown(after), unit, compared)
+
+    # --- rows of several files --------------------------------------------------------------------
+
+    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """What a chain of files says, sorted by hash: the newest file decides about each hash."""
+        found: list[pa.Table] = []
+        known = np.empty(0, np.int64)
+        for part in reversed(parts):
+            rows = part.select(self.schema.names)
+            hashes = rows.column(HASH).to_numpy()
+            found.append(rows.filter(pa.array(~is_among(hashes, known))))
+            known = np.union1d(known, hashes)
+        return self.sorted(pa.concat_tables(found)) if found else self.schema.empty_table()
+
+    def sorted(self, rows: pa.Table) -> pa.Table:
+        """Rows in the order of a file."""
+        return rows.sort_by([(name, "ascending") for name in (HASH, *self.group)])
+
+    def alive(self, rows: pa.Table) -> pa.Table:
+        """Rows without those that were taken back to the last one."""
+        if self.weight is None or self.kind != "group" or self.gap is not None:
+            return rows
+        return rows.filter(pc.not_equal(rows.column(self.weight), 0))
+
+
+def hash_of_unit(shape: KeyedShape, rows: pa.Table) -> pa.Table:
+    """Rows whose hash of the key is made one of key and window, where windows are kept apart."""
+    if shape.kind != "window":
+        return rows
+    mixed = rows.column(HASH).to_numpy().view(np.uint64)
+    ends = rows.column(END).to_numpy().view(np.uint64)
+    # Ends are multiples of a length: spread over all bits, so that they do not meet.
+    ends = (ends ^ (ends >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = mixed ^ ends ^ (ends >> np.uint64(27))
+    place = rows.column_names.index(HASH)
+    return rows.set_column(place, HASH, pa.array(mixed.view(np.int64)))
+
+
+def weighed(
+    records: pa.Table, columns: Sequence[PartialColumn], weights: str
+) -> tuple[pa.Table, tuple[PartialColumn, ...]]:
+    """Records and partials that count each record by its weight of 1 or -1.
+
+    Raises:
+        ValueError: A weight is something else.
+    """
+    weight = records.column(weights).cast(pa.int64())
+    known = pc.is_in(weight, value_set=pa.array([1, -1], pa.int64()))
+    if not pc.all(known, min_count=0).as_py():
+        raise ValueError(f"`{weights}` has to be 1 or -1 in every row")
+    is_back = pc.less(weight, 0)
+    made: list[PartialColumn] = []
+    for number, column in enumerate(columns):
+        name = f"_w{number}"
+        if column.first == "count":
+            values = weight
+            if column.argument is not None:
+                counted = pc.is_valid(records.column(column.argument))
+                values = pc.if_else(counted, weight, pa.scalar(0, pa.int64()))
+        else:
+            plain = records.column(column.argument).cast(column.arrow_type)
+            signed = pc.if_else(is_back, pc.negate_checked(plain), plain)
+            # A sum of nothing is told by its count; here it is 0, however it came about.
+            values = pc.fill_null(signed, pa.scalar(0, column.arrow_type))
+        records = records.append_column(name, values)
+        made.append(replace(column, argument=name, first="sum"))
+    return records, tuple(made)

@@ -1,0 +1,99 @@
+"""Local copies of state files, memory-mapped: what is looked up costs what is looked at.
+
+Files are immutable and named by their SHA-256, so a copy is right or it is not that file. A process
+checks the bytes of a copy when it first uses it; the folder belongs to this user alone, so nobody
+else changes it after that. Copies that were not used for long go when the folder grows too large.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from laminar_dagster.core.errors import ChecksumMismatch
+from laminar_dagster.core.manifest import PartitionSnapshotEntry
+from laminar_dagster.core.ports import ObjectStore
+from laminar_dagster.spark.arrow_files import file_table, sha256
+
+# Below this, a file is read as a whole: mapping it would cost more than it saves.
+SMALL: Final = 256 * 1024
+MAX_BYTES: Final = 8 * 2**30
+_PRIVATE: Final = 0o700
+
+_checked: set[str] = set()
+
+
+def mapped_file(store: ObjectStore, key: str, entry: PartitionSnapshotEntry) -> pa.Table:
+    """The rows of a state file.
+
+    Raises:
+        ObjectMissing, ChecksumMismatch: It is gone, or damaged.
+    """
+    folder = cache_folder() if entry.size_bytes > SMALL else None
+    if folder is None:
+        return file_table(_checked_bytes(store.read(key), key, entry))
+    path = folder / f"{entry.sha256}.arrow"
+    if entry.sha256 not in _checked or not path.exists():
+        _fetch(store, key, entry, path)
+    with contextlib.suppress(OSError):
+        os.utime(path)
+    try:
+        mapped = pa.memory_map(str(path))
+    except FileNotFoundError:
+        # Another process made room at this very moment.
+        return file_table(_checked_bytes(store.read(key), key, entry))
+    return pa.ipc.open_file(mapped).read_all()
+
+
+@lru_cache(maxsize=1)
+def cache_folder() -> Path | None:
+    """A folder that only this user can look into; None where there can be none."""
+    path = Path(tempfile.gettempdir()) / f"laminar-state-{os.getuid()}"
+    try:
+        path.mkdir(mode=_PRIVATE, exist_ok=True)
+        found = path.lstat()
+    except OSError:
+        return None
+    is_mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return path if is_mine and stat.S_IMODE(found.st_mode) == _PRIVATE else None
+
+
+def _fetch(store: ObjectStore, key: str, entry: PartitionSnapshotEntry, path: Path) -> None:
+    if not path.exists():
+        _make_room(path.parent, entry.size_bytes)
+        store.download(key, path)
+    try:
+        _checked_bytes(path.read_bytes(), key, entry)
+    except ChecksumMismatch:
+        path.unlink(missing_ok=True)
+        raise
+    _checked.add(entry.sha256)
+
+
+def _checked_bytes(data: bytes, key: str, entry: PartitionSnapshotEntry) -> bytes:
+    digest = sha256(data)
+    if len(data) != entry.size_bytes or digest != entry.sha256:
+        raise ChecksumMismatch(key, entry.sha256, digest)
+    return data
+
+
+def _make_room(folder: Path, wanted: int) -> None:
+    """Remove the copies that were not used for longest. Who has one mapped keeps its bytes."""
+    found: list[tuple[float, int, Path]] = []
+    for each in folder.glob("*.arrow"):
+        with contextlib.suppress(OSError):
+            about = each.stat()
+            found.append((about.st_mtime, about.st_size, each))
+    total = sum(size for _, size, _ in found) + wanted
+    for _, size, each in sorted(found):
+        if total <= MAX_BYTES:
+            return
+        each.unlink(missing_ok=True)
+        total -= size

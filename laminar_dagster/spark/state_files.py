@@ -1,0 +1,114 @@
+"""The files of one partition of an operator's state: read, mapped, written, and chosen to fold.
+
+Bytes that come from the store are checked against the manifest's SHA-256, always.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from laminar_dagster.core import layout
+from laminar_dagster.core.errors import ChecksumMismatch, RestoreFailed
+from laminar_dagster.core.ids import CheckpointId, OperatorId, PartitionId
+from laminar_dagster.core.manifest import PartitionSnapshotEntry
+from laminar_dagster.core.ports import ObjectStore
+from laminar_dagster.spark.arrow_files import file_bytes, file_table, sha256
+from laminar_dagster.spark.state_cache import mapped_file
+
+MAX_FILES: Final = 8
+
+
+class RowShape(Protocol):
+    """What the rows of a state look like."""
+
+    def read(self, table: pa.Table) -> pa.Table:
+        """Stored rows as rows of this shape.
+
+        Raises:
+            ValueError: They cannot be read so.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StateFiles:
+    """Where the state of a partition is read from, and written to."""
+
+    store: ObjectStore
+    attempt: CheckpointId
+    operator: OperatorId
+    partition: PartitionId
+
+    def read(self, entry: PartitionSnapshotEntry, shape: RowShape) -> pa.Table:
+        """A file as rows of a shape.
+
+        Raises:
+            ObjectMissing, ChecksumMismatch: It is gone, or damaged.
+            RestoreFailed: It holds something else.
+        """
+        key = self._key(entry)
+        data = self.store.read(key)
+        digest = sha256(data)
+        if len(data) != entry.size_bytes or digest != entry.sha256:
+            raise ChecksumMismatch(key, entry.sha256, digest)
+        return self._shaped(key, file_table(data), shape)
+
+    def mapped(self, entry: PartitionSnapshotEntry, shape: RowShape) -> pa.Table:
+        """As ``read``, from a local copy: only the pages that are looked at are in memory."""
+        key = self._key(entry)
+        return self._shaped(key, mapped_file(self.store, key, entry), shape)
+
+    def write(
+        self, rows: pa.Table, bounds: tuple[int, int] | None, *, is_incremental: bool
+    ) -> PartitionSnapshotEntry:
+        """A new file of sorted rows.
+
+        Args:
+            rows: Of the shape's schema.
+            bounds: The smallest and largest end among them; None if they have none.
+            is_incremental: Whether it stands on other files.
+        """
+        build = layout.delta_path if is_incremental else layout.snapshot_path
+        path = build(self.operator, self.partition)
+        data = file_bytes(rows)
+        self.store.put(layout.checkpoint_key(self.attempt, path), data)
+        return PartitionSnapshotEntry(
+            partition_id=self.partition,
+            path=path,
+            size_bytes=len(data),
+            sha256=sha256(data),
+            is_incremental=is_incremental,
+            rows=rows.num_rows,
+            event_time=bounds,
+        )
+
+    def _key(self, entry: PartitionSnapshotEntry) -> str:
+        home = entry.origin.checkpoint_id if entry.origin else self.attempt
+        return layout.checkpoint_key(home, entry.path)
+
+    def _shaped(self, key: str, table: pa.Table, shape: RowShape) -> pa.Table:
+        try:
+            return shape.read(table)
+        except ValueError as error:
+            # Arrow's own errors are among them.
+            reason = f"{key} is no state of this shape: {error}"
+            raise RestoreFailed(self.operator, self.partition, reason) from None
+
+
+def how_many_to_fold(files: tuple[PartitionSnapshotEntry, ...], added_bytes: int) -> int:
+    """None while the chain is short; then the newest files, up to the first that outweighs them.
+
+    So every byte is rewritten once for each doubling of what lies on top of it, not in every epoch.
+    """
+    if len(files) < MAX_FILES:
+        return 0
+    total, count = added_bytes, 0
+    for entry in reversed(files):
+        if count and entry.size_bytes > total:
+            break
+        total += entry.size_bytes
+        count += 1
+    return count

@@ -1,0 +1,27 @@
+"""The shape that a stored file of state was written with, of either kind."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+
+from laminar_dagster.spark.keyed_shape import KeyedShape
+from laminar_dagster.spark.ranked_shape import RankedShape
+from laminar_dagster.spark.state_shape import METADATA, StateShape
+
+
+def stored_shape(schema: pa.Schema) -> StateShape | KeyedShape:
+    """The shape of a file.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is no file of state.
+    """
+    about = json.loads(schema.metadata[METADATA])
+    match about.get("kind"):
+        case None:
+            return StateShape.of_file(schema)
+        case "rank":
+            return RankedShape.of_file(schema)
+        case _:
+            return KeyedShape.of_file(schema)
