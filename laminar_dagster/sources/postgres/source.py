@@ -42,12 +42,12 @@ from laminar_dagster.core.offsets import (
     SnapshotProgress,
     SourcePosition,
     SourceRange,
-    progress_of,
 )
-from laminar_dagster.core.plan import Quiet, SourcePlan
+from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.core.ports import Admission, SnapshotKeeper
 from laminar_dagster.core.snapshot import FIRST_SNAPSHOT, SourceSnapshot
 from laminar_dagster.sources.changes.columns import declared
+from laminar_dagster.sources.changes.quiet import quiet_since
 from laminar_dagster.sources.formats.arrow_types import arrow_schema
 from laminar_dagster.sources.postgres.admission import admitted_rows, admitted_transactions
 from laminar_dagster.sources.postgres.database import ServerState
@@ -192,7 +192,7 @@ class PostgresCdcSource:
             else:
                 end = self._stream_end(connection, begin, state, limits)
         part = SourceRange(start=begin, end=end)
-        quiet = _quiet(previous, part, clock)
+        quiet = quiet_since(previous, part, clock)
         timeout = self._options.idle_timeout
         idle = [each for each in quiet if timeout is not None and clock - each.since >= timeout]
         return SourcePlan(
@@ -392,12 +392,3 @@ def _in_snapshot(snapshot: SourceSnapshot, row: int) -> PostgresPosition:
         return end
     progress = SnapshotProgress(number=snapshot.number, rows=row)
     return PostgresPosition(lsn=end.lsn, slot=end.slot, snapshot=progress)
-
-
-def _quiet(previous: SourcePlan | None, part: SourceRange, clock: datetime) -> tuple[Quiet, ...]:
-    """Whether nothing came, and since the first of the plans that found it so."""
-    if not part.is_empty:
-        return ()
-    before = previous.quiet if previous else ()
-    known = [each.since for each in before if progress_of(each.position) == progress_of(part.start)]
-    return (Quiet(position=part.start, since=min([clock, *known])),)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
 from infra.postgres import PostgresEndpoint
 from laminar_dagster.config.model import Column, Place, SourceTable
@@ -127,7 +126,3 @@ def rows_of(chunks: Sequence[DecodedChunk]) -> list[dict[str, Any]]:
 
 def bad_of(chunks: Sequence[DecodedChunk]) -> list[dict[str, Any]]:
     return [row for chunk in chunks for row in chunk.bad.to_pylist()]
-
-
-def quoted(name: str) -> sql.Identifier:
-    return sql.Identifier(name)
