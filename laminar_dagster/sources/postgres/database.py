@@ -63,7 +63,29 @@ _CHANGES: Final = sql.SQL("""
     pg_catalog.pg_logical_slot_peek_binary_changes(
         {slot}, {upto}, {most}, 'proto_version', '1', 'publication_names', {publication})
 """)
-_READ: Final = sql.SQL("COPY (SELECT data FROM {changes}) TO STDOUT (FORMAT binary)")
+# Many messages a row: their lengths, and the messages themselves. Where rows are cut depends on the
+# range alone: not on what the slot holds before it, nor on where the server describes a table (R),
+# which it does once a session. Nothing before the range is sent but those descriptions.
+_READ: Final = sql.SQL("""
+    COPY (
+        SELECT string_agg(int4send(length(data)), ''::bytea ORDER BY place),
+               string_agg(data, ''::bytea ORDER BY place)
+        FROM (
+            SELECT data, place,
+                   coalesce(sum(length(data)) FILTER (WHERE is_inside AND kind <> 82)
+                            OVER (ORDER BY place ROWS UNBOUNDED PRECEDING), 0) / {size} AS block
+            FROM (
+                SELECT data, place, get_byte(data, 0) AS kind,
+                       bool_or(get_byte(data, 0) = 66 AND substring(data FROM 2 FOR 8) >= {start})
+                       OVER (ORDER BY place ROWS UNBOUNDED PRECEDING) AS is_inside
+                FROM {changes} WITH ORDINALITY AS change (lsn, xid, data, place)
+                WHERE get_byte(data, 0) IN (66, 68, 73, 82, 84, 85)
+            ) AS known
+            WHERE is_inside OR kind = 82
+        ) AS sized
+        GROUP BY block ORDER BY block
+    ) TO STDOUT (FORMAT binary)
+""")
 # One row a transaction: a transaction has one id, and is sent as one.
 _TRANSACTIONS: Final = sql.SQL("""
     SELECT (array_agg(data) FILTER (WHERE get_byte(data, 0) = 67))[1],
@@ -85,6 +107,8 @@ _CREATE: Final = sql.SQL("CREATE_REPLICATION_SLOT {slot} LOGICAL pgoutput EXPORT
 
 # The most that the function takes.
 _MANY: Final = 2**31 - 1
+# So many bytes of messages are sent, and decoded, together.
+_BLOCK_BYTES: Final = 4 * 1024 * 1024
 _PAUSE: Final = 0.05
 
 
@@ -230,9 +254,16 @@ class Database:
         found = self._patiently(lambda: connection.execute(query).fetchone())
         return _transaction(found[0]) if found else None
 
-    def changes(self, connection: Connection, end: int) -> Iterator[bytes]:
-        """The messages up to an LSN, each as a row of a binary COPY."""
-        query = _READ.format(changes=self._changes(end, None))
+    def changes(self, connection: Connection, start: int, end: int) -> Iterator[bytes]:
+        """The messages of a range, many of them in each row of a binary COPY.
+
+        The same rows every time; after the last transaction of the range, another may follow.
+        """
+        query = _READ.format(
+            changes=self._changes(end, None),
+            start=sql.Literal(start.to_bytes(8, "big")),
+            size=sql.Literal(_BLOCK_BYTES),
+        )
 
         def begin() -> Iterator[bytes]:
             cursor = connection.cursor()

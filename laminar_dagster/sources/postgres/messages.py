@@ -7,7 +7,7 @@ arrays. Nothing here looks at a value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,8 +24,9 @@ NULL, UNCHANGED, TEXT = b"nut"
 # Of COPY's binary format: a signature, flags, the length of an extension.
 COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_TRAILER: Final = b"\xff\xff"
-# Before the message of a row: the number of its columns, which is one, and its length.
-_ROW_HEAD: Final = 6
+# Before the two columns of a row: how many there are, and the length of each.
+_ROW_HEAD: Final = struct.Struct(">hi")
+_COLUMN_HEAD: Final = struct.Struct(">i")
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -84,22 +85,28 @@ class Messages:
         return self.wire.raw[self.starts[place] : self.ends[place]].tobytes()
 
 
-def messages_of(rows: Sequence[bytes | memoryview]) -> Messages:
-    """The messages in the rows of a binary COPY of one column, without its header and trailer.
+def messages_of(row: bytes) -> Messages:
+    """The messages in a row of a binary COPY: their lengths, then all of them.
 
     Raises:
-        MalformedStream: A row is cut off, or has other columns.
+        MalformedStream: The row is cut off, or is another.
     """
-    sizes = np.fromiter(map(len, rows), np.int64, len(rows))
-    ends = np.cumsum(sizes) + PADDING
-    starts = ends - sizes + _ROW_HEAD
-    wire = Wire(b"".join(rows))
-    if len(rows) and (
-        sizes.min() <= _ROW_HEAD
-        or (wire.int16(starts - _ROW_HEAD) != 1).any()
-        or (wire.int32(starts - 4) != sizes - _ROW_HEAD).any()
-    ):
-        raise MalformedStream("a row of the COPY is not one message")
+    try:
+        columns, size = _ROW_HEAD.unpack_from(row, 0)
+        middle = _ROW_HEAD.size + max(size, 0)
+        (length,) = _COLUMN_HEAD.unpack_from(row, middle)
+    except struct.error:
+        raise MalformedStream("a row of the COPY is cut off") from None
+    first = middle + _COLUMN_HEAD.size
+    sizes = np.frombuffer(row[_ROW_HEAD.size : middle], np.uint8)
+    if columns != 2 or size % 4 or length != len(row) - first:
+        raise MalformedStream("a row of the COPY does not hold lengths and messages")
+    lengths = sizes.view(np.dtype(">i4")).astype(np.int64)
+    ends = np.cumsum(lengths) + PADDING
+    if (lengths < 1).any() or int(lengths.sum()) != length:
+        raise MalformedStream("the lengths of messages do not add up")
+    wire = Wire(row[first:])
+    starts = ends - lengths
     return Messages(wire, starts, ends, wire.raw[starts])
 
 

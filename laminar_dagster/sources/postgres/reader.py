@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 import pyarrow as pa
 
@@ -18,10 +17,6 @@ from laminar_dagster.sources.postgres.database import Database
 from laminar_dagster.sources.postgres.decoding import ChangeDecoder
 from laminar_dagster.sources.postgres.messages import MalformedStream, messages_of
 from laminar_dagster.sources.postgres.options import PostgresCdcOptions
-
-# So many messages, or so many bytes of them, are decoded together.
-_MOST_MESSAGES: Final = 64 * 1024
-_MOST_BYTES: Final = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +53,10 @@ class PostgresSplitReader:
         database = database_of(self.source_id, self.options)
         with database.session() as connection:
             began = time.perf_counter()
-            for rows in _batches(database.changes(connection, end)):
+            for row in database.changes(connection, start, end):
                 fetched = time.perf_counter() - began
                 try:
-                    chunk = decoder.decode(messages_of(rows), start, end, fetched)
+                    chunk = decoder.decode(messages_of(row), start, end, fetched)
                 except MalformedStream as error:
                     place = f"the stream of slot {self.options.slot}"
                     raise DecodeFailed(self.source_id, place, str(error)) from error
@@ -92,17 +87,3 @@ def bounds(source_id: str, part: SourceRange) -> tuple[PostgresPosition, Postgre
     if not isinstance(start, PostgresPosition) or not isinstance(end, PostgresPosition):
         raise SeekFailed(source_id, f"{type(start).__name__} is not a position in a slot")
     return start, end
-
-
-def _batches(rows: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """The same batches on every machine: cut by what is in them alone."""
-    batch: list[bytes] = []
-    size = 0
-    for row in rows:
-        batch.append(row)
-        size += len(row)
-        if len(batch) >= _MOST_MESSAGES or size >= _MOST_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

@@ -65,10 +65,12 @@ def truncate(*oids: int) -> bytes:
     )
 
 
-def copied(message: bytes) -> bytes:
+def copied(*sent: bytes) -> bytes:
     """As a row of a binary COPY."""
-    return struct.pack(">hi", 1, len(message)) + message
+    lengths = b"".join(struct.pack(">i", len(each)) for each in sent)
+    data = b"".join(sent)
+    return struct.pack(">hi", 2, len(lengths)) + lengths + struct.pack(">i", len(data)) + data
 
 
 def stream(*sent: bytes) -> Messages:
-    return messages_of([copied(each) for each in sent])
+    return messages_of(copied(*sent))

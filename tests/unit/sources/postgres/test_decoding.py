@@ -212,13 +212,17 @@ def test_damaged_bytes_end_in_a_name_or_in_rows(place: int, value: int) -> None:
     assert brief(chunk)[-1] == (7, "z", 1)
 
 
-def test_what_is_no_row_of_one_message_is_refused() -> None:
+def test_what_is_no_row_of_messages_is_refused() -> None:
+    row = copied(begin(1), insert(9, "1"))
+    for cut in range(len(row)):
+        with pytest.raises(MalformedStream):
+            messages_of(row[:cut])
     with pytest.raises(MalformedStream):
-        messages_of([copied(begin(1))[:-1]])
-    with pytest.raises(MalformedStream):
-        messages_of([struct.pack(">h", 2) + copied(begin(1))[2:]])
+        messages_of(struct.pack(">h", 1) + row[2:])
+    with pytest.raises(MalformedStream, match="do not add up"):
+        messages_of(row[:6] + struct.pack(">i", 99) + row[10:])
     with pytest.raises(MalformedStream, match="not described"):
         decoder().decode(stream(begin(1), insert(9, "1")), 0, END)
     with pytest.raises(MalformedStream, match="cut off"):
         decoder().decode(stream(begin(1), ORDERS[:-3]), 0, END)
-    assert decoder().decode(messages_of([]), 0, END).records == 0
+    assert decoder().decode(messages_of(copied()), 0, END).records == 0
