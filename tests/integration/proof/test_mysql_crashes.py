@@ -6,26 +6,19 @@ Other processes go on from what is there. Then the sink equals the live table, r
 from __future__ import annotations
 
 import random
-import sqlite3
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
-from threading import Thread
 from typing import Final
 
 import pytest
 
 from infra.mariadb import MariadbEndpoint
-from laminar_dagster.runtime.checkpoints import CheckpointStore
-from laminar_dagster.runtime.survey import survey
-from laminar_dagster.stores.local import LocalStore
 from tests.integration.mysql_cdc.shop import Shop
 from tests.integration.mysql_cdc.test_histories import COLUMNS, change
 from tests.integration.proof.kill_points import AtStep
-from tests.integration.proof.processes import start
-from tests.integration.proof.published import manifests_of
-from tests.integration.proof.stream import Layout, write_pipeline
-from tests.integration.proof.worker import Job
+from tests.integration.proof.mirroring import Rows, kill_while_the_table_changes, rows_in
+from tests.integration.proof.stream import Layout
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,7 +38,6 @@ _SINK: Final = """
 CREATE SINK now FROM orders_now
 WITH (connector = 'sqlite', path = 'out.db', table = 'now', mode = 'upsert', key = 'id');
 """
-Rows = set[tuple[int, str | None, Decimal | None]]
 
 
 @pytest.mark.parametrize(
@@ -73,34 +65,20 @@ def test_killed_while_the_table_changes(
     layout = Layout(
         max_records=150, sources=source, models={"orders_now": _MODEL}, sinks=_SINK, contracts={}
     )
-    write_pipeline(tmp_path, layout)
-    writing = Thread(target=write, args=(150,))
-    writing.start()
-    start(Job(tmp_path, warm_spark, kill=kill, epochs=kill[0])).must_be_killed()
-    writing.join()
-    checkpoints = CheckpointStore(LocalStore(tmp_path / "state"))
-    for _ in range(40):
-        start(Job(tmp_path, warm_spark, epochs=1)).must_finish()
-        if not survey(checkpoints).unfinished and _published(tmp_path) == _live(shop):
-            break
-    assert _published(tmp_path) == _live(shop)
-    for manifest in manifests_of(checkpoints):
-        assert manifest.counts.is_balanced
-        assert manifest.counts.dead_lettered == 0
+    kill_while_the_table_changes(
+        tmp_path,
+        warm_spark,
+        layout,
+        kill,
+        lambda: write(150),
+        lambda: set(shop.run("SELECT id, name, amount FROM orders")),
+        lambda: _published(tmp_path),
+    )
     shop.close()
 
 
-def _live(shop: Shop) -> Rows:
-    return set(shop.run("SELECT id, name, amount FROM orders"))
-
-
 def _published(root: Path) -> Rows:
-    file = root / "out.db"
-    if not file.exists():
-        return set()
-    with closing(sqlite3.connect(file)) as connection:
-        rows = connection.execute("SELECT id, name, amount FROM now").fetchall()
+    rows = rows_in(root / "out.db", "SELECT id, name, amount FROM now")
     return {
-        (key, name, Decimal(str(amount)) if amount is not None else None)
-        for key, name, amount in rows
+        (key, name, None if amount is None else Decimal(str(amount))) for key, name, amount in rows
     }
