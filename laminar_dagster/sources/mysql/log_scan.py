@@ -47,7 +47,6 @@ class Scanned:
         shapes: Of the tables, at that place.
         changes: How many events with changes to the tables there are up to there.
         bytes: Of the log, up to there.
-        is_whole: Whether that is all there is.
     """
 
     file: str
@@ -56,7 +55,6 @@ class Scanned:
     shapes: dict[str, dict[str, str]]
     changes: int
     bytes: int
-    is_whole: bool
 
 
 @dataclass
@@ -126,20 +124,21 @@ class LogScanner:
         seen = {name: dict(each) for name, each in shapes.items()}
         counter = _RowCounter() if limits.max_records is not None else None
         waiting: list[_Transaction] = []
-        scanned = 0
+        size = scanned = 0
         try:
             for each in self._transactions(events, seen, counter):
                 waiting.append(each)
-                scanned += each.bytes
-                is_enough = len(waiting) >= _COUNT_TRANSACTIONS or scanned >= most_bytes
-                if is_enough or each.problem is not None:
+                size, scanned = size + each.row_bytes, scanned + each.bytes
+                # Before much more of the log is looked at than the limits allow.
+                is_enough = size >= _COUNT_BYTES or len(waiting) >= _COUNT_TRANSACTIONS
+                if is_enough or scanned >= most_bytes or each.problem is not None:
                     if not taken.take(waiting, counter) or scanned >= most_bytes:
-                        return taken.scanned(is_whole=False)
-                    waiting = []
-            is_whole = taken.take(waiting, counter)
+                        return taken.scanned()
+                    waiting, size = [], 0
+            taken.take(waiting, counter)
         except DamagedLog as error:
             raise DecodeFailed(self._source_id, f"{start[0]}:{start[1]}", str(error)) from None
-        return taken.scanned(is_whole=is_whole)
+        return taken.scanned()
 
     def _transactions(
         self,
@@ -328,7 +327,7 @@ class _Taken:
             return True
         return limits.max_bytes is not None and self._row_bytes + more.row_bytes > limits.max_bytes
 
-    def scanned(self, *, is_whole: bool) -> Scanned:
+    def scanned(self) -> Scanned:
         return Scanned(
             self._file,
             self._position,
@@ -336,7 +335,6 @@ class _Taken:
             self.shapes,
             self._changes,
             self._bytes,
-            is_whole,
         )
 
 
