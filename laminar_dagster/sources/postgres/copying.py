@@ -24,6 +24,7 @@ from laminar_dagster.sources.changes import columns as added
 from laminar_dagster.sources.changes.snapshot_files import file_bytes
 from laminar_dagster.sources.decoded import BadRecord
 from laminar_dagster.sources.formats.columns import BadRows
+from laminar_dagster.sources.postgres.copy_out import copy_out
 from laminar_dagster.sources.postgres.database import Database
 from laminar_dagster.sources.postgres.tables import Table
 from laminar_dagster.sources.postgres.values import converted
@@ -99,9 +100,7 @@ class TableCopier:
             connection.execute(_JOIN.format(sql.Literal(self.snapshot)))
             found = []
             for piece in pieces:
-                statement = self._statement(piece)
-                with connection.cursor().copy(statement) as copy:
-                    data = b"".join(copy)
+                data = b"".join(copy_out(connection, self._statement(piece)))
                 found.append((piece.file_name, self._keep(piece, data)))
             connection.execute("COMMIT")
         return found

@@ -18,6 +18,7 @@ from psycopg import sql
 
 from laminar_dagster.clients.postgres.server import Connection, Server
 from laminar_dagster.core.errors import SourceUnavailable
+from laminar_dagster.sources.postgres.copy_out import copy_out
 from laminar_dagster.sources.postgres.decoding import lsn_text
 from laminar_dagster.sources.postgres.failures import (
     OBJECT_IN_USE,
@@ -266,24 +267,12 @@ class Database:
         )
 
         def begin() -> Iterator[bytes]:
-            cursor = connection.cursor()
-            rows = self._rows(cursor, query)
+            rows = _without_frame(copy_out(connection, query))
             # The slot is taken with the first row.
             first = next(rows, None)
             return iter(()) if first is None else _before(first, rows)
 
         yield from self._patiently(begin)
-
-    @staticmethod
-    def _rows(cursor: psycopg.Cursor[Any], query: sql.Composed) -> Iterator[bytes]:
-        with cursor.copy(query) as copy:
-            header = len(COPY_HEADER)
-            for number, row in enumerate(copy):
-                data = b"".join((row,))
-                if not number:
-                    data = data[header:]
-                if data and data != COPY_TRAILER:
-                    yield data
 
     def advance(self, connection: Connection, lsn: int) -> None:
         """Let the server remove the log before an LSN, as far as this slot is concerned."""
@@ -359,6 +348,14 @@ class Database:
 def _transaction(commit: bytes, changes: int = 0, size: int = 0) -> Transaction:
     lsn, end, moment = (int.from_bytes(commit[at : at + 8], "big") for at in (2, 10, 18))
     return Transaction(lsn, end, moment, changes, size)
+
+
+def _without_frame(rows: Iterator[bytes]) -> Iterator[bytes]:
+    """The rows of a binary COPY without what stands before the first and after the last."""
+    for number, row in enumerate(rows):
+        data = row[len(COPY_HEADER) :] if not number else row
+        if data and data != COPY_TRAILER:
+            yield data
 
 
 def _before(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
