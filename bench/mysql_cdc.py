@@ -15,6 +15,7 @@ import pyarrow as pa
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
+from bench.counted import rate, require_count
 from bench.figures import Benchmark, Figure
 from bench.measure import Effort, Sample, call, one_by_one, timed
 from bench.surroundings import Surroundings
@@ -150,7 +151,7 @@ def _snapshot(stand: Stand, source: MysqlCdcSource, rows: int) -> Iterator[Figur
     def select() -> None:
         with closing(stand.endpoint.connect()) as connection, connection.cursor() as cursor:
             cursor.execute("SELECT * FROM events")
-            _require(len(cursor.fetchall()), rows)
+            require_count(len(cursor.fetchall()), rows)
 
     raw = timed(select)
     copied = timed(lambda: source.prepare(None, ()))
@@ -170,15 +171,15 @@ def _stream(
     (part,) = plan.ranges
     own, planned, raw = one_by_one(
         effort,
-        call(lambda: _require(_read(source, plan), rows)),
+        call(lambda: require_count(_read(source, plan), rows)),
         call(lambda: source.plan(None, (part.start,), _NO_LIMIT, _CLOCK)),
         call(lambda: stand.dump(part)),
     )
-    library = timed(lambda: _require(stand.library(part), rows))
+    library = timed(lambda: require_count(stand.library(part), rows))
     yield Figure(
         "mysql-cdc-stream",
         f"read {rows:,} inserts of one transaction",
-        _rate(own, rows),
+        rate(own, rows),
         unit="records/s",
         peer="mysql-replication",
         peer_sample=Sample((rows / library,)),
@@ -186,10 +187,10 @@ def _stream(
     yield Figure(
         "mysql-cdc-stream-raw",
         "the same, beside the same log with nothing decoded",
-        _rate(own, rows),
+        rate(own, rows),
         unit="records/s",
         peer="COM_BINLOG_DUMP, nothing done with it",
-        peer_sample=_rate(raw, rows),
+        peer_sample=rate(raw, rows),
     )
     yield Figure("mysql-cdc-plan", "plan that range: the log is looked through", planned)
 
@@ -198,12 +199,12 @@ def _transactions(
     stand: Stand, source: MysqlCdcSource, plan: SourcePlan, count: int, effort: Effort
 ) -> Figure:
     (part,) = plan.ranges
-    (own,) = one_by_one(effort, call(lambda: _require(_read(source, plan), count)))
-    library = timed(lambda: _require(stand.library(part), count))
+    (own,) = one_by_one(effort, call(lambda: require_count(_read(source, plan), count)))
+    library = timed(lambda: require_count(stand.library(part), count))
     return Figure(
         "mysql-cdc-transactions",
         f"read {count:,} updates, each a transaction",
-        _rate(own, count),
+        rate(own, count),
         unit="records/s",
         peer="mysql-replication",
         peer_sample=Sample((count / library,)),
@@ -223,15 +224,6 @@ def _read(source: MysqlCdcSource, plan: SourcePlan) -> int:
 def _place(position: object) -> MysqlPosition:
     assert isinstance(position, MysqlPosition)
     return position
-
-
-def _rate(taken: Sample, rows: int) -> Sample:
-    return Sample(tuple(rows / each for each in taken.values))
-
-
-def _require(found: int, rows: int) -> None:
-    if found != rows:
-        raise ValueError(f"{found} records, and there are {rows}")
 
 
 BENCHMARK: Final = Benchmark(

@@ -18,6 +18,7 @@ from typing import Final
 import psycopg
 from psycopg import sql
 
+from bench.counted import rate, require_count
 from bench.figures import Benchmark, Figure
 from bench.measure import Effort, Sample, call, one_by_one, timed
 from bench.surroundings import Surroundings
@@ -173,7 +174,7 @@ def _snapshot(stand: Stand, epochs: Epochs, rows: int) -> Iterator[Figure]:
         peer="COPY TO STDOUT of the table, nothing done with it",
         peer_sample=Sample((rows / raw,)),
     )
-    taken = timed(lambda: _require(epochs.next(), rows))
+    taken = timed(lambda: require_count(epochs.next(), rows))
     yield Figure(
         "postgres-cdc-snapshot-read",
         "read them from the store, in one process",
@@ -211,7 +212,7 @@ def _stream(
     peek = _PEEK.format(slot=sql.Literal(_SLOT))
     own, planned, raw, received = one_by_one(
         effort,
-        call(lambda: _require(read(epochs.source, plan), rows)),
+        call(lambda: require_count(read(epochs.source, plan), rows)),
         call(lambda: epochs.source.plan(epochs.previous, epochs.at, _NO_LIMIT, _CLOCK)),
         call(lambda: stand.raw(peek)),
         receive,
@@ -219,18 +220,18 @@ def _stream(
     yield Figure(
         "postgres-cdc-stream",
         f"read {rows:,} inserts of one transaction",
-        _rate(own, rows),
+        rate(own, rows),
         unit="records/s",
         peer="pg_recvlogical into a file, nothing decoded",
-        peer_sample=_rate(received, rows),
+        peer_sample=rate(received, rows),
     )
     yield Figure(
         "postgres-cdc-stream-raw",
         "the same, beside the same query with nothing decoded",
-        _rate(own, rows),
+        rate(own, rows),
         unit="records/s",
         peer="peek within COPY, nothing done with it",
-        peer_sample=_rate(raw, rows),
+        peer_sample=rate(raw, rows),
     )
     yield Figure("postgres-cdc-plan", "plan that range: the server decodes it", planned)
     epochs.previous = plan
@@ -305,15 +306,6 @@ def _transactions_a_second(stand: Stand, seconds: int) -> float:
     if found is None:
         raise ValueError(f"pgbench told no rate:\n{done.stdout}")
     return float(found[1])
-
-
-def _rate(taken: Sample, rows: int) -> Sample:
-    return Sample(tuple(rows / each for each in taken.values))
-
-
-def _require(found: int, rows: int) -> None:
-    if found != rows:
-        raise ValueError(f"{found} records, and there are {rows}")
 
 
 BENCHMARK: Final = Benchmark(

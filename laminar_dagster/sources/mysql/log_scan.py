@@ -17,12 +17,12 @@ from laminar_dagster.core.offsets import LogMark
 from laminar_dagster.core.ports import Admission
 from laminar_dagster.sources.changes.columns import declared
 from laminar_dagster.sources.changes.options import OnTruncate
-from laminar_dagster.sources.mysql.change_rows import Change, ChangeDecoder
+from laminar_dagster.sources.mysql.change_rows import ChangeDecoder
 from laminar_dagster.sources.mysql.column_types import MysqlType
 from laminar_dagster.sources.mysql.events import ROWS, UNREADABLE, DamagedLog, Event, Kind
 from laminar_dagster.sources.mysql.gtids import GtidSet, mariadb_gtid, mysql_gtid
 from laminar_dagster.sources.mysql.logged_tables import LoggedTables
-from laminar_dagster.sources.mysql.row_walk import RowsEvent, count_changes
+from laminar_dagster.sources.mysql.row_walk import RowsEvent, count_changes, rows_begin
 from laminar_dagster.sources.mysql.statements import Effect, effect_of, statement_in
 from laminar_dagster.sources.mysql.table_map import LoggedTable, UnreadableTable
 from laminar_dagster.sources.mysql.values import Unfit
@@ -31,7 +31,7 @@ from laminar_dagster.sources.mysql.values import Unfit
 Shapes = Mapping[str, Mapping[str, str]]
 
 _STANDALONE: Final = 0x01
-# Rows are counted when so many bytes of them, or transactions, have come together.
+# Rows are counted when so many bytes of them have come together, transactions taken when so many.
 _COUNT_BYTES: Final = 1024 * 1024
 _COUNT_TRANSACTIONS: Final = 10_000
 
@@ -47,7 +47,6 @@ class Scanned:
         shapes: Of the tables, at that place.
         changes: How many events with changes to the tables there are up to there.
         bytes: Of the log, up to there.
-        is_whole: Whether that is all there is.
     """
 
     file: str
@@ -56,14 +55,21 @@ class Scanned:
     shapes: dict[str, dict[str, str]]
     changes: int
     bytes: int
-    is_whole: bool
 
 
 @dataclass
 class _Transaction:
-    """What stands between two places at which an epoch may end."""
+    """What stands between two places at which an epoch may end.
 
-    changes: list[Change] = field(default_factory=list)
+    Attributes:
+        changes: How many events with changes to the tables it has.
+        rows: How many rows they change, as far as these have been counted.
+        row_bytes: And of how many bytes.
+    """
+
+    changes: int = 0
+    rows: int = 0
+    row_bytes: int = 0
     shapes: dict[str, dict[str, str]] = field(default_factory=dict)
     gtid: str | None = None
     problem: LaminarError | None = None
@@ -114,27 +120,31 @@ class LogScanner:
             TableChanged, DecodeFailed: The first change to the tables cannot be read.
         """
         taken = _Taken(start, {name: dict(each) for name, each in shapes.items()}, limits, gtids)
+        # As they are seen, which may be further than what is taken.
+        seen = {name: dict(each) for name, each in shapes.items()}
+        counter = _RowCounter() if limits.max_records is not None else None
         waiting: list[_Transaction] = []
         size = scanned = 0
         try:
-            # As they are seen, which may be further than what is taken.
-            seen = {name: dict(each) for name, each in shapes.items()}
-            for each in self._transactions(events, seen):
+            for each in self._transactions(events, seen, counter):
                 waiting.append(each)
-                size += sum(len(change.event.body) for change in each.changes)
-                scanned += each.bytes
+                size, scanned = size + each.row_bytes, scanned + each.bytes
+                # Before much more of the log is looked at than the limits allow.
                 is_enough = size >= _COUNT_BYTES or len(waiting) >= _COUNT_TRANSACTIONS
                 if is_enough or scanned >= most_bytes or each.problem is not None:
-                    if not taken.take(waiting) or scanned >= most_bytes:
-                        return taken.scanned(is_whole=False)
+                    if not taken.take(waiting, counter) or scanned >= most_bytes:
+                        return taken.scanned()
                     waiting, size = [], 0
-            is_whole = taken.take(waiting)
-        except (DamagedLog, UnreadableTable) as error:
+            taken.take(waiting, counter)
+        except DamagedLog as error:
             raise DecodeFailed(self._source_id, f"{start[0]}:{start[1]}", str(error)) from None
-        return taken.scanned(is_whole=is_whole)
+        return taken.scanned()
 
     def _transactions(
-        self, events: Iterable[Event], shapes: dict[str, dict[str, str]]
+        self,
+        events: Iterable[Event],
+        shapes: dict[str, dict[str, str]],
+        counter: _RowCounter | None,
     ) -> Iterator[_Transaction]:
         current, is_open = _Transaction(), False
         for event in events:
@@ -146,9 +156,7 @@ class LogScanner:
             if kind in ROWS:
                 table = self._tables.of_rows(event)
                 if table is not None:
-                    place = f"{event.file}:{event.end}"
-                    rows = RowsEvent(kind, event.body, event.end, place)
-                    current.changes.append(Change(table, rows, event.timestamp))
+                    self._look_at_rows(event, table, current, counter)
                 continue
             is_end = False
             if kind == Kind.MARIADB_GTID:
@@ -177,6 +185,24 @@ class LogScanner:
                 yield _ended(current, event)
                 current, is_open = _Transaction(), False
 
+    def _look_at_rows(
+        self,
+        event: Event,
+        table: LoggedTable,
+        current: _Transaction,
+        counter: _RowCounter | None,
+    ) -> None:
+        """Rows that are not whole are found now: a plan that is written is never changed."""
+        rows = RowsEvent(event.kind, event.body, event.end, f"{event.file}:{event.end}")
+        current.changes += 1
+        current.row_bytes += len(event.body)
+        try:
+            rows_begin(rows, table)
+        except DamagedLog as error:
+            self._refuse(event, current, str(error))
+        if counter is not None and current.problem is None:
+            counter.add(current, table, rows)
+
     def _query(self, event: Event, current: _Transaction) -> Effect:
         statement = statement_in(event.body)
         effect, table = effect_of(statement, self._tables.wanted)
@@ -195,7 +221,11 @@ class LogScanner:
         self, event: Event, current: _Transaction, shapes: dict[str, dict[str, str]]
     ) -> None:
         """Look at a table as it is now, beside what it was."""
-        table = self._tables.describe(event)
+        try:
+            table = self._tables.describe(event)
+        except UnreadableTable as error:
+            self._refuse(event, current, str(error))
+            return
         if table is None:
             return
         name = f"{table.schema}.{table.name}"
@@ -266,24 +296,24 @@ class _Taken:
         self._mark: LogMark | None = None
         self._records = self._row_bytes = self._changes = self._bytes = 0
 
-    def take(self, waiting: list[_Transaction]) -> bool:
+    def take(self, waiting: list[_Transaction], counter: _RowCounter | None) -> bool:
         """Take as many as the limits allow; false when one was left.
 
         Raises:
             LaminarError: The first of all that is about the tables cannot be read.
         """
-        counts = _counts(waiting) if self._limits.max_records is not None else [0] * len(waiting)
-        for each, count in zip(waiting, counts, strict=True):
+        if counter is not None:
+            counter.settle()
+        for each in waiting:
             if each.problem is not None:
                 if not self._changes:
                     raise each.problem
                 return False
-            row_bytes = sum(len(change.event.body) for change in each.changes)
-            if self._changes and self._is_beyond(count, row_bytes):
+            if self._changes and self._is_beyond(each):
                 return False
-            self._records += count
-            self._row_bytes += row_bytes
-            self._changes += len(each.changes)
+            self._records += each.rows
+            self._row_bytes += each.row_bytes
+            self._changes += each.changes
             self._bytes += each.bytes
             self._file, self._position, self._mark = each.file, each.position, each.mark
             self.shapes.update(each.shapes)
@@ -291,13 +321,13 @@ class _Taken:
                 self._gtids.add(each.gtid)
         return True
 
-    def _is_beyond(self, count: int, row_bytes: int) -> bool:
+    def _is_beyond(self, more: _Transaction) -> bool:
         limits = self._limits
-        if limits.max_records is not None and self._records + count > limits.max_records:
+        if limits.max_records is not None and self._records + more.rows > limits.max_records:
             return True
-        return limits.max_bytes is not None and self._row_bytes + row_bytes > limits.max_bytes
+        return limits.max_bytes is not None and self._row_bytes + more.row_bytes > limits.max_bytes
 
-    def scanned(self, *, is_whole: bool) -> Scanned:
+    def scanned(self) -> Scanned:
         return Scanned(
             self._file,
             self._position,
@@ -305,22 +335,31 @@ class _Taken:
             self.shapes,
             self._changes,
             self._bytes,
-            is_whole,
         )
 
 
-def _counts(waiting: list[_Transaction]) -> list[int]:
-    """How many rows each transaction changes."""
-    by_table: dict[LoggedTable, tuple[list[RowsEvent], list[int]]] = {}
-    for place, each in enumerate(waiting):
-        if each.problem is not None:
-            continue
-        for change in each.changes:
-            events, owners = by_table.setdefault(change.table, ([], []))
-            events.append(change.event)
-            owners.append(place)
-    counts = [0] * len(waiting)
-    for table, (events, owners) in by_table.items():
-        for owner, count in zip(owners, count_changes(events, table).tolist(), strict=True):
-            counts[owner] += count
-    return counts
+class _RowCounter:
+    """Counts rows of many events together, and holds no more of them than it has to."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[LoggedTable, list[tuple[_Transaction, RowsEvent]]] = {}
+        self._size = 0
+
+    def add(self, owner: _Transaction, table: LoggedTable, rows: RowsEvent) -> None:
+        """One more event."""
+        self._waiting.setdefault(table, []).append((owner, rows))
+        self._size += len(rows.body)
+        if self._size >= _COUNT_BYTES:
+            self.settle()
+
+    def settle(self) -> None:
+        """Count those that came since, and tell their transactions.
+
+        Raises:
+            DamagedLog: They are not what they should be.
+        """
+        for table, found in self._waiting.items():
+            counts = count_changes([rows for _, rows in found], table).tolist()
+            for (owner, _), count in zip(found, counts, strict=True):
+                owner.rows += count
+        self._waiting, self._size = {}, 0

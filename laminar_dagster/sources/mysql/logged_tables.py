@@ -41,6 +41,7 @@ class LoggedTables:
             UnreadableTable: It lacks what is needed.
         """
         body = event.body
+        self._by_id[table_id_of(body)] = None
         table = self._by_body.get(body)
         if table is None and table_name_of(body) in self.wanted:
             table = read_table(body, self._charsets, is_mariadb=self._is_mariadb)

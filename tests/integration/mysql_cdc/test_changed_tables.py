@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pyarrow as pa
 import pytest
 
@@ -110,14 +112,18 @@ def test_rows_written_as_statements_are_refused(shop: Shop) -> None:
         shop.plan()
 
 
-def test_rows_without_names_are_refused(shop: Shop) -> None:
+@pytest.mark.parametrize("name", ["binlog_row_metadata", "binlog_row_image"])
+def test_rows_without_names_and_rows_that_are_not_whole_are_refused(shop: Shop, name: str) -> None:
     shop.plan()
+    shop.insert([(1, "a")])
     try:
-        shop.run("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
-        shop.insert([(1, "a")])
+        shop.run(f"SET GLOBAL {name} = 'MINIMAL'")
+        with closing(shop.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("UPDATE orders SET name = 'b'")
     finally:
-        shop.run("SET GLOBAL binlog_row_metadata = 'FULL'")
-    with pytest.raises(DecodeFailed, match="binlog_row_metadata"):
+        shop.run(f"SET GLOBAL {name} = 'FULL'")
+    assert ids(shop.epoch()) == [1]
+    with pytest.raises(DecodeFailed, match=name):
         shop.plan()
 
 

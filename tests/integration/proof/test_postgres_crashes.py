@@ -8,29 +8,21 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import pytest
 
 from infra.postgres import PostgresEndpoint
 from laminar_dagster.core.snapshot import SnapshotFile
-from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.pipeline import Pipeline
-from laminar_dagster.runtime.survey import survey
 from laminar_dagster.sources.postgres.copying import Piece, TableCopier
-from laminar_dagster.stores.local import LocalStore
 from tests.integration.postgres.random_changes import MAKE, RandomWriter
 from tests.integration.postgres.tables import Tables
 from tests.integration.proof.kill_points import AtStep, KillPoint
-from tests.integration.proof.processes import start
-from tests.integration.proof.published import manifests_of
-from tests.integration.proof.stream import Layout, write_pipeline
-from tests.integration.proof.worker import Job
+from tests.integration.proof.mirroring import kill_while_the_table_changes, rows_in
+from tests.integration.proof.stream import Layout
 
 pytestmark = [
     pytest.mark.slow,
@@ -102,29 +94,12 @@ def test_killed_while_the_table_changes(
     layout = Layout(
         max_records=150, sources=source, models={"accounts_now": _MODEL}, sinks=_SINK, contracts={}
     )
-    write_pipeline(tmp_path, layout)
-    writing = Thread(target=writer.write, args=(60,))
-    writing.start()
-    start(Job(tmp_path, warm_spark, kill=kill, epochs=kill[0])).must_be_killed()
-    writing.join()
-    checkpoints = CheckpointStore(LocalStore(tmp_path / "state"))
-    for _ in range(40):
-        start(Job(tmp_path, warm_spark, epochs=1)).must_finish()
-        if not survey(checkpoints).unfinished and _published(tmp_path) == _live(tables):
-            break
-    assert _published(tmp_path) == _live(tables)
-    for manifest in manifests_of(checkpoints):
-        assert manifest.counts.is_balanced
-        assert manifest.counts.dead_lettered == 0
-
-
-def _live(tables: Tables) -> set[tuple[Any, ...]]:
-    return set(tables.fetch("SELECT id, owner, amount FROM accounts"))
-
-
-def _published(root: Path) -> set[tuple[Any, ...]]:
-    file = root / "out.db"
-    if not file.exists():
-        return set()
-    with closing(sqlite3.connect(file)) as connection:
-        return set(connection.execute("SELECT id, owner, amount FROM now").fetchall())
+    kill_while_the_table_changes(
+        tmp_path,
+        warm_spark,
+        layout,
+        kill,
+        lambda: writer.write(60),
+        lambda: set(tables.fetch("SELECT id, owner, amount FROM accounts")),
+        lambda: rows_in(tmp_path / "out.db", "SELECT id, owner, amount FROM now"),
+    )

@@ -61,21 +61,21 @@ def wire(faulty_wire: WireFactory, place: DatabasePlace) -> FaultyWire:
 
 
 @pytest.fixture
-def own_postgres(tmp_path: Path) -> Iterator[OwnServer]:
+def own_postgres(tmp_path: Path) -> Iterator[OwnServer[DatabasePlace]]:
     with Postgres(postgres.WITHOUT_SYNC) as server:
         yield OwnServer(server, tmp_path / "postgres", _on_postgres)
 
 
 @pytest.fixture
-def own_mysql(tmp_path: Path) -> Iterator[OwnServer]:
+def own_mysql(tmp_path: Path) -> Iterator[OwnServer[DatabasePlace]]:
     with Mariadb(mariadb.WITHOUT_SYNC) as server:
         yield OwnServer(server, tmp_path / "mariadb", _on_mysql)
 
 
 @pytest.fixture(params=on(*BOTH_SERVERS))
-def own_server(request: pytest.FixtureRequest) -> OwnServer:
+def own_server(request: pytest.FixtureRequest) -> OwnServer[DatabasePlace]:
     """A server that no other test uses."""
-    found: OwnServer = request.getfixturevalue(f"own_{request.param}")
+    found: OwnServer[DatabasePlace] = request.getfixturevalue(f"own_{request.param}")
     return found
 
 

@@ -8,32 +8,33 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from infra.database import DatabaseServer
 from infra.errors import ServiceFailed
-from tests.integration.sinks.databases.place import DatabasePlace
+
+P = TypeVar("P")
 
 
 @dataclass(frozen=True)
-class OwnServer:
+class OwnServer(Generic[P]):
     """One that is killed, stopped and started again, on the same files.
 
     Attributes:
-        place_on: Its first database.
+        place_on: What a test has on it.
     """
 
     service: DatabaseServer[Any]
     folder: Path
-    place_on: Callable[[Any], DatabasePlace]
+    place_on: Callable[[Any], P]
 
-    def start(self) -> DatabasePlace:
+    def start(self) -> P:
         return self.place_on(self.service.start(self.folder))
 
     def kill(self) -> None:
         os.kill(self.service.identity.pid, signal.SIGKILL)
 
-    def restart(self) -> DatabasePlace:
+    def restart(self) -> P:
         self.service.stop()
         for _ in range(20):
             try:

@@ -53,7 +53,7 @@ def test_a_reply_to_a_rollback_that_never_comes_is_not_waited_for(
 
 @pytest.mark.slow
 def test_a_redo_waits_for_a_commit_that_is_still_under_way(
-    own_postgres: OwnServer, faulty_wire: WireFactory
+    own_postgres: OwnServer[DatabasePlace], faulty_wire: WireFactory
 ) -> None:
     """The server waits for a standby that is not there; meanwhile the client is cut off."""
     place = own_postgres.start()

@@ -53,7 +53,7 @@ def sink_at(place: DatabasePlace, mode: Mode = "append", **limits: float) -> Sin
     ids=["append", "upsert", "in turns"],
 )
 def test_a_server_killed_at_any_moment_holds_whole_epochs(
-    own_server: OwnServer, modes: list[Mode]
+    own_server: OwnServer[DatabasePlace], modes: list[Mode]
 ) -> None:
     """And all that it confirmed."""
     dice = random.Random(3)
@@ -87,7 +87,7 @@ def test_a_server_killed_at_any_moment_holds_whole_epochs(
 
 @pytest.mark.slow
 def test_a_server_that_is_stopped_and_started_meanwhile(
-    own_server: OwnServer, monkeypatch: pytest.MonkeyPatch
+    own_server: OwnServer[DatabasePlace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An orderly end, in the middle of an epoch."""
     write_every_file_by_itself(monkeypatch)
