@@ -125,8 +125,15 @@ def id_of_input(operator: OperatorId) -> OperatorId:
 
 
 def stateful_operators(view: View) -> Iterator[tuple[OperatorId, Stateful]]:
-    """What keeps state in a view, by the names under which their state is kept."""
-    yield from _stateful(view.query, OperatorId(view.name))
+    """What keeps state in a view, by the names under which their state is kept.
+
+    A query that a view reads twice, by a name that WITH gives it, keeps its state once.
+    """
+    seen: set[Stateful] = set()
+    for operator, query in _stateful(view.query, OperatorId(view.name)):
+        if query not in seen:
+            seen.add(query)
+            yield operator, query
 
 
 def _stateful(relation: Relation, operator: OperatorId) -> Iterator[tuple[OperatorId, Stateful]]:

@@ -16,16 +16,19 @@ from laminar_dagster.core.manifest import (
     OperatorSnapshotEntry,
     PartitionSnapshotEntry,
 )
+from laminar_dagster.runtime.branches.rows import comparable
 from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.spark.arrow_files import file_table
 from laminar_dagster.spark.columns import END, FIRST, LAST
 from laminar_dagster.spark.keyed_shape import KeyedShape
+from laminar_dagster.spark.ranked_shape import RANK, RankedShape
 from laminar_dagster.spark.state_shape import StateShape
 from laminar_dagster.spark.stored_shape import stored_shape
 
 WINDOW_END = "window_end"
 CHANGE = "change"
+PLACE = "place"
 _TIMES = {END: WINDOW_END, FIRST: "first_event", LAST: "last_event"}
 
 
@@ -35,7 +38,8 @@ class OperatorState:
 
     Attributes:
         keys: The columns that tell rows apart: the window's end where there are windows, then the
-            keys as the query spells them, and the first event where there are sessions.
+            keys as the query spells them, the first event where there are sessions, and the
+            place where rows are numbered.
         values: The partials that are kept for each of them, such as ``sum(price)``.
         rows: All of these, sorted by the keys.
     """
@@ -67,14 +71,17 @@ def read_state(
         merged = merged.filter(pc.fill_null(is_open, True))
     if isinstance(shape, KeyedShape):
         merged = shape.alive(merged)
+    if isinstance(shape, RankedShape):
+        merged = shape.listed(merged)
     spelled = {key.name: key.sql for key in shape.keys} | _TIMES
     keys = tuple(spelled[name] for name in shape.group)
     values = {column.name: merged.column(column.name) for column in shape.columns}
     told = {spelled[name]: _told(name, merged.column(name)) for name in shape.group}
     if isinstance(shape, KeyedShape) and shape.gap is not None:
         values = {_TIMES[LAST]: _told(LAST, merged.column(LAST)), **values}
-    rows = pa.table({**told, **values})
-    rows = rows.sort_by([(name, "ascending") for name in keys]) if keys else rows
+    if isinstance(shape, RankedShape):
+        keys, told = (*keys, PLACE), {**told, PLACE: merged.column(RANK)}
+    rows = _sorted(pa.table({**told, **values}), keys)
     return OperatorState(entry.operator_id, keys, tuple(values), rows)
 
 
@@ -101,10 +108,17 @@ def compare_states(old: OperatorState, new: OperatorState) -> pa.Table:
     for value in dict.fromkeys((*old.values, *new.values)):
         one, two = _taken(old, value, was), _taken(new, value, now)
         out |= {f"{value} before": one, f"{value} after": two}
-        is_equal = pc.fill_null(pc.equal(one, two), False)
+        lists = pa.types.is_nested(one.type) or pa.types.is_nested(two.type)
+        sides = (comparable(one), comparable(two)) if lists else (one, two)
+        is_equal = pc.fill_null(pc.equal(*sides), False)
         is_same = pc.and_(is_same, pc.or_(is_equal, pc.and_(one.is_null(), two.is_null())))
     changed = pa.table(out).filter(pc.invert(is_same))
-    return changed.sort_by([(key, "ascending") for key in keys])
+    return _sorted(changed, keys)
+
+
+def _sorted(rows: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    """Rows by their keys; a group without keys has one row."""
+    return rows.sort_by([(key, "ascending") for key in keys]) if keys else rows
 
 
 def _told(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -115,7 +129,8 @@ def _places(state: OperatorState, keys: tuple[str, ...], side: str) -> pa.Table:
     """The keys of every row, and where it stands."""
     if not state.rows.num_rows:
         return pa.table({side: pa.array([], pa.int64())})
-    return state.rows.select(keys).append_column(side, pa.array(range(state.rows.num_rows)))
+    places = pa.array(range(state.rows.num_rows))
+    return pa.table({**{key: state.rows.column(key) for key in keys}, side: places})
 
 
 def _taken(state: OperatorState, value: str, places: pa.ChunkedArray) -> pa.ChunkedArray:

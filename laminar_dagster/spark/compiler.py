@@ -98,6 +98,7 @@ class Compiler:
     cached: list[DataFrame] = field(default_factory=list)
     _frames: dict[str, DataFrame] = field(default_factory=dict)
     _scanned: dict[str, DataFrame] = field(default_factory=dict)
+    _states: dict[tuple[OperatorId, Stateful], DataFrame] = field(default_factory=dict)
     _early: dict[OperatorId, tuple[str, int, EarlyWindow]] = field(default_factory=dict)
 
     def compile(self) -> DataFrame:
@@ -210,12 +211,8 @@ class Compiler:
         match query:
             case Select():
                 return self._select(view, query, operator)
-            case WindowAggregate():
-                return self._window(view, query, operator)
-            case KeyedAggregate():
-                return self._keyed(view, query, operator)
-            case Ranked():
-                return finished_ranks(self._changed(view, query, operator, "changes")[0], query)
+            case WindowAggregate() | KeyedAggregate() | Ranked():
+                return self._once(view, query, operator)
             case UnionAll(parts):
                 return self._union(view, parts, operator)
             case _:
@@ -263,6 +260,26 @@ class Compiler:
         return _EPOCH_TIME.sub(f"timestamp_micros({to_utc_microseconds(self.clock)})", text)
 
     # --- aggregations ---------------------------------------------------------------------------
+
+    def _once(self, view: View, query: Stateful, operator: OperatorId) -> DataFrame:
+        """What keeps state is computed once, however often a view reads it."""
+        found = self._states.get((view.name, query))
+        if found is None:
+            frame = self._stateful(view, query, operator)
+            readers = sum(each == query for each in relations(view.query))
+            found = self._states[view.name, query] = self._shared(frame, readers)
+        return found
+
+    def _stateful(self, view: View, query: Stateful, operator: OperatorId) -> DataFrame:
+        match query:
+            case WindowAggregate():
+                return self._window(view, query, operator)
+            case KeyedAggregate():
+                return self._keyed(view, query, operator)
+            case Ranked():
+                return finished_ranks(self._changed(view, query, operator, "changes")[0], query)
+            case _:
+                assert_never(query)
 
     def _window(self, view: View, query: WindowAggregate, operator: OperatorId) -> DataFrame:
         partials, shape = self._partials(view, query, operator)

@@ -131,14 +131,14 @@ class RankedShape(KeyedShape):
         All of a key that is taken back comes first: a row that only moves up is there in the end.
         """
         compared = [column.name for column in self.columns]
-        shown = self.shown(self._sorted_by_key(before)), self.shown(after)
-        found = changed_rows(*shown, (*self.unit, RANK), compared)
+        found = changed_rows(self.listed(before), self.shown(after), (*self.unit, RANK), compared)
         return found.sort_by([(name, "ascending") for name in (*self.unit, WEIGHT)])
 
-    def _sorted_by_key(self, rows: pa.Table) -> pa.Table:
-        # Stored rows stand by hash; those of a key are together, and in their order.
+    def listed(self, rows: pa.Table) -> pa.Table:
+        """Stored rows as rows of the view, by key, with the place of each."""
+        # They stand by hash; those of a key are together, and in their order.
         names = [(name, "ascending") for name in self.group]
-        return rows.sort_by(names) if names else rows
+        return self.shown(rows.sort_by(names) if names else rows)
 
 
 def _with_spans(rows: pa.Table, begins: Booleans) -> pa.Table:

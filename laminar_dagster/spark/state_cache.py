@@ -8,6 +8,7 @@ else changes it after that. Copies that were not used for long go when the folde
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
 import tempfile
@@ -38,7 +39,7 @@ def mapped_file(store: ObjectStore, key: str, entry: PartitionSnapshotEntry) -> 
     """
     folder = cache_folder() if entry.size_bytes > SMALL else None
     if folder is None:
-        return file_table(_checked_bytes(store.read(key), key, entry))
+        return file_table(read_checked(store, key, entry))
     path = folder / f"{entry.sha256}.arrow"
     if entry.sha256 not in _checked or not path.exists():
         _fetch(store, key, entry, path)
@@ -48,7 +49,7 @@ def mapped_file(store: ObjectStore, key: str, entry: PartitionSnapshotEntry) -> 
         mapped = pa.memory_map(str(path))
     except FileNotFoundError:
         # Another process made room at this very moment.
-        return file_table(_checked_bytes(store.read(key), key, entry))
+        return file_table(read_checked(store, key, entry))
     return pa.ipc.open_file(mapped).read_all()
 
 
@@ -69,15 +70,21 @@ def _fetch(store: ObjectStore, key: str, entry: PartitionSnapshotEntry, path: Pa
     if not path.exists():
         _make_room(path.parent, entry.size_bytes)
         store.download(key, path)
-    try:
-        _checked_bytes(path.read_bytes(), key, entry)
-    except ChecksumMismatch:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != entry.sha256:
         path.unlink(missing_ok=True)
-        raise
+        raise ChecksumMismatch(key, entry.sha256, digest)
     _checked.add(entry.sha256)
 
 
-def _checked_bytes(data: bytes, key: str, entry: PartitionSnapshotEntry) -> bytes:
+def read_checked(store: ObjectStore, key: str, entry: PartitionSnapshotEntry) -> bytes:
+    """The bytes of a state file, from the store.
+
+    Raises:
+        ObjectMissing, ChecksumMismatch: It is gone, or damaged.
+    """
+    data = store.read(key)
     digest = sha256(data)
     if len(data) != entry.size_bytes or digest != entry.sha256:
         raise ChecksumMismatch(key, entry.sha256, digest)

@@ -11,12 +11,12 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from laminar_dagster.core import layout
-from laminar_dagster.core.errors import ChecksumMismatch, RestoreFailed
+from laminar_dagster.core.errors import RestoreFailed
 from laminar_dagster.core.ids import CheckpointId, OperatorId, PartitionId
 from laminar_dagster.core.manifest import PartitionSnapshotEntry
 from laminar_dagster.core.ports import ObjectStore
 from laminar_dagster.spark.arrow_files import file_bytes, file_table, sha256
-from laminar_dagster.spark.state_cache import mapped_file
+from laminar_dagster.spark.state_cache import mapped_file, read_checked
 
 MAX_FILES: Final = 8
 
@@ -50,11 +50,7 @@ class StateFiles:
             RestoreFailed: It holds something else.
         """
         key = self._key(entry)
-        data = self.store.read(key)
-        digest = sha256(data)
-        if len(data) != entry.size_bytes or digest != entry.sha256:
-            raise ChecksumMismatch(key, entry.sha256, digest)
-        return self._shaped(key, file_table(data), shape)
+        return self._shaped(key, file_table(read_checked(self.store, key, entry)), shape)
 
     def mapped(self, entry: PartitionSnapshotEntry, shape: RowShape) -> pa.Table:
         """As ``read``, from a local copy: only the pages that are looked at are in memory."""

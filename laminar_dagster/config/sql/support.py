@@ -47,8 +47,7 @@ SUPPORTED: Final[dict[str, tuple[Supported, ...]]] = {
             "WITH (a common table expression)",
             "WITH paid AS (SELECT page, ts FROM clicks WHERE amount > 0), "
             "known AS (SELECT page, ts FROM paid WHERE page IS NOT NULL) SELECT page FROM known",
-            "a query by a name, for this view alone. Read twice, it is computed twice: a view of "
-            "its own is computed once for all that read it",
+            "a query by a name, for this view alone. Read twice, its state is kept once",
         ),
         Supported(
             "UNION ALL",

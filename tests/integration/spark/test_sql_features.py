@@ -18,7 +18,7 @@ from laminar_dagster.core.ports import Admission, Engine, EpochOutput, Examinati
 from laminar_dagster.core.upkeep import Rescale
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.rerun import rerun
-from laminar_dagster.runtime.state_reader import read_state
+from laminar_dagster.runtime.state_reader import compare_states, read_state
 from laminar_dagster.runtime.upkeep import plan_upkeep
 from laminar_dagster.testing.crash import Crash
 from tests.integration.spark.conftest import Build
@@ -137,6 +137,14 @@ FEATURES = {
         " HAVING max(us) + 40000000 > (SELECT w FROM mark)",
         "page, n",
     ),
+    "twice": Feature(
+        "WITH pages AS (SELECT page, COUNT(*) AS clicks FROM clicks WHERE n > 2 GROUP BY page)"
+        " SELECT 'all' AS side, page, clicks FROM pages"
+        f" UNION ALL SELECT 'some', page, clicks FROM pages WHERE page > 'p1' {FOREVER}",
+        "WITH pages AS (SELECT page, count(*) AS clicks FROM clicks WHERE n > 2 GROUP BY page)"
+        " SELECT 'all', * FROM pages UNION ALL SELECT 'some', * FROM pages WHERE page > 'p1'",
+        "side, page",
+    ),
     "growing": Feature(
         "SELECT unix_micros(window_start) AS since, unix_micros(window_end) AS until,"
         " COUNT(*) AS clicks, COUNT(DISTINCT page) AS pages, MIN_BY(n, amount) AS n"
@@ -240,5 +248,7 @@ def test_every_feature_gives_what_duckdb_gives(project: Project, build: Build) -
         assert len(expected[name]) > (0 if name == "overall" else 2), name
     verdict = rerun(pipeline, manifests[-2].epoch)
     assert verdict.is_identical, verdict
-    state = read_state(pipeline.checkpoints, manifests[-1], "totals")
-    assert (state.keys, state.rows.num_rows) == (("page",), len(expected["totals"]))
+    for name, keys in (("totals", ("page",)), ("best", ("page", "place")), ("overall", ())):
+        state = read_state(pipeline.checkpoints, manifests[-1], name)
+        assert (state.keys, state.rows.num_rows) == (keys, len(expected[name]))
+        assert compare_states(state, state).num_rows == 0

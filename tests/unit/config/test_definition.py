@@ -109,7 +109,7 @@ def test_each_part_of_a_union_and_a_window_below_a_window_is_an_operator(tmp_pat
     files = {
         "a.sql": SOURCE,
         "models/sums.sql": SUMS,
-        "models/both.sql": f"{more} UNION ALL {more}",
+        "models/both.sql": f"{more} UNION ALL {more.replace('sum(a)', 'max(a)')}",
     }
     found = define(load(tmp_path, files))
     assert [each.operator_id for each in found.operators] == ["sums", "both.0", "both.1"]

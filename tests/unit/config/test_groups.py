@@ -20,6 +20,7 @@ from laminar_dagster.config.model import (
     Window,
     WindowAggregate,
 )
+from laminar_dagster.config.operators import stateful_operators
 from laminar_dagster.core.deployment import compare_definitions
 from tests.unit.config.folders import SOURCES, load, mistakes, read_query
 
@@ -140,6 +141,18 @@ def test_aggregates_are_what_they_are_kept_as(
 ) -> None:
     query = keyed(tmp_path, f"SELECT user_id, {call} AS x FROM clicks GROUP BY user_id {TTL}")
     assert query.aggregates == (expected,)
+
+
+def test_a_query_that_is_read_twice_keeps_its_state_once(tmp_path: Path) -> None:
+    sql = (
+        "WITH pages AS (SELECT page, COUNT(*) AS n FROM clicks GROUP BY page) "
+        "SELECT page, n FROM pages UNION ALL SELECT upper(page), n + 1 FROM pages WHERE n > 1 "
+        f"UNION ALL SELECT page, COUNT(*) AS n FROM plain_pages GROUP BY page {UNBOUNDED}"
+    )
+    plain = "SELECT CAST(id AS STRING) AS page FROM plain"
+    files = {"sources.sql": SOURCES, "models/m.sql": sql, "models/plain_pages.sql": plain}
+    (view,) = [each for each in load(tmp_path, files).views if each.name == "m"]
+    assert [str(operator) for operator, _ in stateful_operators(view)] == ["m.0", "m.2"]
 
 
 NUMBER = "ROW_NUMBER() OVER (PARTITION BY page ORDER BY ts DESC, user_id)"

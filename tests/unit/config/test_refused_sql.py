@@ -167,7 +167,7 @@ WRONG = [
         "UNION ALL SELECT 1 FROM plain) WHERE ts = 1 EMIT CHANGES",
         "1:24: ROW_NUMBER without a limit would keep every row (say WHERE rn = 1 or rn <= n in the "
         "query around it, or QUALIFY ROW_NUMBER() … <= n)\n"
-        "1:76: this query of a UNION ALL has 1 columns, the first has 2 "
+        "1:84: this query of a UNION ALL has 1 columns, the first has 2 "
         "(each has the same columns in the same order)",
     ),
     (
