@@ -73,19 +73,13 @@ from laminar_dagster.core.errors.failures import (
 )
 from laminar_dagster.core.errors.refusals import (
     AlreadyReplayed,
-    AuthFailed,
     BranchMismatch,
     CannotFork,
     CannotRebuild,
     CannotReplay,
     CannotRetract,
     ConditionsIgnored,
-    EpochNotCommitted,
     EpochOutOfOrder,
-    InvalidCheckpointId,
-    InvalidConfig,
-    InvalidName,
-    InvalidState,
     LedgerMismatch,
     NonDeterministicOperator,
     NotReproduced,
@@ -102,10 +96,6 @@ from laminar_dagster.core.errors.refusals import (
     StoreSetBack,
     TableChanged,
     TimelineChanged,
-    UnknownBranch,
-    UnknownOperator,
-    UnknownSource,
-    UsageError,
     VersionReplaced,
 )
 from laminar_dagster.core.errors.transient import (
@@ -125,6 +115,18 @@ from laminar_dagster.core.errors.transient import (
     TransactionInitFailed,
     UpkeepWaits,
     WriteOutcomeUnknown,
+)
+from laminar_dagster.core.errors.usage import (
+    AuthFailed,
+    EpochNotCommitted,
+    InvalidCheckpointId,
+    InvalidConfig,
+    InvalidName,
+    InvalidState,
+    UnknownBranch,
+    UnknownOperator,
+    UnknownSource,
+    UsageError,
 )
 
 __all__ = [
