@@ -40,6 +40,8 @@ class ArrowState:
         self._rows: dict[PartitionId, int] = {}
         self._schemas: dict[PartitionId, pa.Schema] = {}
         self._kept: dict[PartitionId, list[pa.Table]] = {}
+        # Most files of an operator have one schema, which need not be read more than once.
+        self._own_schema: pa.Schema | None = None
 
     def restore(self, partition: PartitionId, data: bytes) -> None:
         """See ``Restorable.restore``."""
@@ -83,9 +85,12 @@ class ArrowState:
 
         try:
             table = file_table(data)
-            shape = stored_shape(table.schema)
-            if shape.operator != self.operator_id:
-                raise ValueError(f"it is the state of operator {shape.operator}")
+            known = self._own_schema
+            if known is None or not table.schema.equals(known, check_metadata=True):
+                shape = stored_shape(table.schema)
+                if shape.operator != self.operator_id:
+                    raise ValueError(f"it is the state of operator {shape.operator}")
+                self._own_schema = table.schema
         except (ValueError, KeyError, TypeError) as error:
             # Arrow's own errors are among them.
             reason = f"the bytes are no state of it: {error}"
