@@ -38,12 +38,19 @@ kafka-demo: setup  ## Kafka in: a broker, a producer, lag on the screen; KAFKA_D
 ui: setup  ## Open Dagster on two pipelines that have run a few epochs; UI_ARGS='--anew --port 3001'
 	@$(with_java) $(PYTHON) -m examples.ui $(UI_ARGS)
 
+# Core's tests run by themselves first, since they have to cover it without the help of others; what
+# they cover counts for the package as well. Whoever chooses tests has them all in one run.
+ifeq ($(strip $(PYTEST_ARGS)),)
+test: unit-core
+BUT_CORE := --ignore=tests/unit/core --cov-append
+endif
+
 test: setup $(CLASSES)  ## Run every test, real services included; coverage of the package >= 85 %
 	@$(PYTHON) -m infra install || echo "Its tests cannot run." >&2
 	@# In the order of the folders: the long files come first, and many short ones fill the end.
 	@# More processes than cores: most of the time a test waits, for a server or for a disk.
 	@$(with_java) $(PYTHON) -m pytest tests -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
-		--cov --cov-report= $(PYTEST_ARGS)
+		--cov --cov-report= $(BUT_CORE) $(PYTEST_ARGS)
 	@$(PYTHON) -m coverage report --fail-under=85
 
 check: lint types imports unit  ## All that needs no service, in a few minutes
@@ -63,11 +70,12 @@ imports: $(ENV)  ## Layers: import-linter
 	@.venv/bin/lint-imports --no-logo
 
 unit-core: setup  ## Unit tests of core alone; its branch coverage >= 95 %
-	@$(PYTHON) -m pytest tests/unit/core -m 'not slow' -n 2 --cov=laminar_dagster/core --cov-report= $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest tests/unit/core $(BUT_SLOW) -n 2 --cov=laminar_dagster/core --cov-report= $(PYTEST_ARGS)
 	@$(PYTHON) -m coverage report --include='laminar_dagster/core/*' --fail-under=95
 
+unit: BUT_SLOW := -m 'not slow'
 unit: unit-core  ## Unit tests but the slow ones
-	@$(PYTHON) -m pytest tests/unit --ignore=tests/unit/core -m 'not slow' -n 2 $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest tests/unit --ignore=tests/unit/core $(BUT_SLOW) -n 2 $(PYTEST_ARGS)
 
 lock:  ## Resolve the dependencies anew into requirements.lock
 	@infra/bootstrap.sh lock
@@ -81,7 +89,7 @@ services-down: $(ENV)  ## Stop the services that services-up started
 bench: setup  ## Run the benchmarks; BENCH_ARGS='throughput --full' chooses
 	@$(with_java) $(PYTHON) -m bench $(BENCH_ARGS)
 
-bench-kafka: setup  ## Kafka beside its peers, which it installs; over an hour; BENCH_ARGS='--quick'
+bench-kafka: setup  ## Kafka beside its peers, which it installs; more than an hour; BENCH_ARGS='--quick'
 	@$(with_java) $(PYTHON) -m bench kafka $(BENCH_ARGS)
 
 soak: setup  ## Random faults for minutes, then every sink beside the answer; SOAK_ARGS='--minutes 2 --seed 7'
@@ -92,7 +100,8 @@ clean:  ## Remove the environment, caches and results (not the cache of installe
 	@rm -rf .venv .laminar .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(ENV): requirements.lock pyproject.toml infra/bootstrap.sh
+$(ENV): requirements.lock pyproject.toml infra/bootstrap.sh infra/native_build.py \
+		$(wildcard laminar_dagster/sources/native/*.[ch])
 	@infra/bootstrap.sh sync
 	@touch $@
 

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +22,14 @@ from bench import (
     epoch_overhead,
     epochs,
     identifiers,
+    keyed_growth,
     listing,
     mysql_cdc,
     postgres_cdc,
     recovery,
     report,
     rescale,
+    sql_families,
     state_growth,
     state_io,
     stores,
@@ -56,6 +59,7 @@ GROUPS: Final[dict[str, tuple[Benchmark, ...]]] = {
         state_io.BENCHMARK,
         rescale.BENCHMARK,
     ),
+    "sql": (sql_families.BENCHMARK, keyed_growth.BENCHMARK),
     "mysql-cdc": (mysql_cdc.BENCHMARK,),
     "postgres-cdc": (postgres_cdc.BENCHMARK,),
     "sinks": sinks.BENCHMARKS,
@@ -91,12 +95,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Surroundings(effort) as surroundings, closing_venue():
         for benchmark in benchmarks:
             print(f"{benchmark.name} …", file=sys.stderr, flush=True)
+            begun = time.monotonic()
             try:
                 figures += benchmark.run(surroundings)
             except ServiceError as error:
                 missing[str(error)] = None
                 note = str(error).splitlines()[0]
                 figures.append(Figure(benchmark.name, benchmark.what, None, note=note))
+            minutes = (time.monotonic() - begun) / 60
+            print(f"{benchmark.name} took {minutes:.1f} minutes", file=sys.stderr, flush=True)
     machine |= {"load_average": [load, _load()], "rounds": effort.rounds, "epochs": effort.epochs}
     report.show(figures)
     print(_describe(machine))

@@ -42,7 +42,7 @@ epoch:
   max_records: 1000000000
   max_bytes: 1TiB
 """
-_COLUMNS: Final = "at TIMESTAMP, page STRING, amount DOUBLE, n INT"
+COLUMNS: Final = "at TIMESTAMP, page STRING, amount DOUBLE, n INT"
 _SOURCE: Final = f"""
 CREATE SOURCE TABLE clicks (
   at TIMESTAMP, page STRING, amount DOUBLE, n INT,
@@ -84,6 +84,8 @@ class ClickPipeline:
         spark: SparkSession,
         *,
         idle_timeout: str = "1ms",
+        query: str = _QUERY,
+        sink: str = _SINK,
     ) -> None:
         """Lay the project out, and put the pipeline together from it.
 
@@ -91,6 +93,8 @@ class ClickPipeline:
             root: An empty folder.
             spark: Where it is to run.
             idle_timeout: By default a file that was read to its end holds nothing back.
+            query: Of the view ``per_minute``.
+            sink: The statement that makes its sink; empty for none.
         """
         folder = root / "dbt_like_configs" / "clicks"
         (folder / "models").mkdir(parents=True)
@@ -99,8 +103,8 @@ class ClickPipeline:
         self.input.mkdir()
         (folder / "pipeline.yml").write_text(_SETTINGS)
         (folder / "sources.sql").write_text(_SOURCE.format(idle=idle_timeout))
-        (folder / "sinks.sql").write_text(_SINK)
-        (folder / "models" / "per_minute.sql").write_text(_QUERY)
+        (folder / "sinks.sql").write_text(sink)
+        (folder / "models" / "per_minute.sql").write_text(query)
         (model,) = load_project(root, {}, known_connectors())
         self.pipeline: Pipeline = assemble(model, root, lambda: spark)
 
@@ -165,7 +169,7 @@ class ClickStream:
 
         begun = time.perf_counter()
         clicks = (
-            self._spark.readStream.schema(_COLUMNS)
+            self._spark.readStream.schema(COLUMNS)
             .option("maxFilesPerTrigger", self._files_per_batch)
             .json(str(self.input))
         )

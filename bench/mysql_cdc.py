@@ -19,7 +19,8 @@ from bench.counted import rate, require_count
 from bench.figures import Benchmark, Figure
 from bench.measure import Effort, Sample, call, one_by_one, timed
 from bench.surroundings import Surroundings
-from infra.mariadb import Mariadb, MariadbEndpoint
+from infra.mariadb import Mariadb
+from infra.mysql_endpoint import MysqlEndpoint
 from laminar_dagster.clients.mysql.binlog import dump
 from laminar_dagster.clients.mysql.server import Server
 from laminar_dagster.core.ids import SourceId
@@ -70,7 +71,7 @@ def _schema() -> pa.Schema:
 class Stand:
     """A server with a table, and a source on it."""
 
-    endpoint: MariadbEndpoint
+    endpoint: MysqlEndpoint
     store: ObjectStore
 
     @property
@@ -140,6 +141,7 @@ def mysql_cdc(surroundings: Surroundings) -> Iterator[Figure]:
         stand.run(_FILL.format(first=rows + 1, last=2 * rows))
         plan = _next(source, first)
         yield from _stream(stand, source, plan, rows, effort)
+        yield from _seek(source, plan, effort)
         few = min(rows, effort.scaled(TRANSACTIONS))
         stand.run(*(f"UPDATE events SET amount = -1 WHERE id = {key + 1}" for key in range(few)))
         yield _transactions(stand, source, _next(source, plan), few, effort)
@@ -193,6 +195,15 @@ def _stream(
         peer_sample=rate(raw, rows),
     )
     yield Figure("mysql-cdc-plan", "plan that range: the log is looked through", planned)
+
+
+def _seek(source: MysqlCdcSource, plan: SourcePlan, effort: Effort) -> Iterator[Figure]:
+    (at,) = (part.end for part in plan.ranges)
+    seek, idle = one_by_one(
+        effort, call(lambda: source.check_seek(at)), call(lambda: _next(source, plan))
+    )
+    yield Figure("mysql-cdc-seek", "find out whether reading can resume at a place", seek)
+    yield Figure("mysql-cdc-idle", "plan an epoch when nothing waits", idle)
 
 
 def _transactions(

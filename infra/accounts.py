@@ -12,16 +12,16 @@ from pathlib import Path
 from infra.errors import ServiceUnavailable
 
 
-def without_root(service: str, accounts: Sequence[str], data_dir: Path) -> list[str]:
+def without_root(service: str, accounts: Sequence[str], *paths: Path) -> list[str]:
     """What a command begins with to be run without root's rights; nothing if we have none.
 
-    A data directory below folders that only root may enter (such as those of tests) is opened to
-    the account by one capability rather than by loosening the folders.
+    Paths below folders that only root may enter (such as those of tests) are opened to the account
+    by one capability rather than by loosening the folders.
 
     Args:
         service: Whose command it is, for the error.
         accounts: Those that may run it; the first that exists is taken.
-        data_dir: What the command must be able to reach.
+        paths: What the command must be able to reach.
 
     Raises:
         ServiceUnavailable: There is no such account, or no way to become it.
@@ -36,7 +36,8 @@ def without_root(service: str, accounts: Sequence[str], data_dir: Path) -> list[
     # The kernel forgets whom to die with when the account changes.
     prefix = [setpriv, "--pdeathsig", "keep", "--init-groups"]
     prefix += ["--reuid", str(account.pw_uid), "--regid", str(account.pw_gid)]
-    if not all(folder.stat().st_mode & 0o001 for folder in (data_dir, *data_dir.parents)):
+    folders = {folder for path in paths for folder in (path, *path.parents) if folder.is_dir()}
+    if not all(folder.stat().st_mode & 0o001 for folder in folders):
         prefix += ["--inh-caps", "+dac_override", "--ambient-caps", "+dac_override"]
     return prefix
 

@@ -25,12 +25,23 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null; then sudo -n "$@"; else return 1; fi
 }
 
-# A fresh Debian has python3 without venv, or no Python at all.
-install_python() {
+apt_install() {
     command -v apt-get >/dev/null || return 1
-    local install=(as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y python3 python3-venv)
-    echo "Installing python3 and python3-venv ..." >&2
+    local install=(as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y "$@")
+    echo "Installing $* ..." >&2
     "${install[@]}" >&2 </dev/null || { as_root apt-get update >&2 </dev/null && "${install[@]}" >&2 </dev/null; }
+}
+
+# A fresh Debian has python3 without venv, or no Python at all.
+install_python() { apt_install python3 python3-venv; }
+
+# A part of the package is compiled. Without a compiler all works, and Kafka is read more slowly.
+find_compiler() {
+    local name
+    for name in ${CC:-} cc gcc clang; do
+        if command -v "$name" >/dev/null; then return; fi
+    done
+    apt_install gcc libc6-dev || echo "There is no C compiler: nothing will be compiled." >&2
 }
 
 private_uv() {
@@ -58,6 +69,7 @@ sync() {
     recent .venv/bin/python || "$uv" venv --quiet --clear --python "$(find_python || echo 3.12)" .venv
     # Compiled once here: a process that may not write bytecode would compile all it imports, each time.
     "$uv" pip sync --quiet --compile-bytecode --python .venv/bin/python --require-hashes requirements.lock
+    find_compiler
     # Nothing outside the lock: the build backend is in it.
     "$uv" pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
 }

@@ -107,7 +107,7 @@ class DatabaseServer(Service[E]):
         """Serve ``data_dir`` on loopback. A second start finds its data again."""
         data_dir = data_dir.absolute()
         server, data = self.require(), data_dir / "data"
-        prefix = without_root(self.name, self.accounts, data_dir)
+        prefix = without_root(self.name, self.accounts, data_dir, server)
         if not self.is_initialised(data):
             self._make_files(server, data, prefix)
         endpoint = self.endpoint_at(port, _password_file(data_dir).read_text(), data)

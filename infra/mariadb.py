@@ -9,14 +9,11 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-import pymysql
-
-from infra.database import USER, DatabaseEndpoint, DatabaseServer, newest, printed_version
+from infra.database import USER, DatabaseServer, newest, printed_version
+from infra.mysql_endpoint import MysqlEndpoint
 from infra.ports import LOOPBACK
 
 _OLDEST: Final = (10, 6)
@@ -44,36 +41,7 @@ _SETTINGS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MariadbEndpoint(DatabaseEndpoint):
-    """The server's address, in the ways its clients want it."""
-
-    def connect(self, database: str | None = None) -> pymysql.Connection[pymysql.cursors.Cursor]:
-        """Open a connection that commits every statement."""
-        return pymysql.connect(
-            host=self.host,
-            port=self.port,
-            user=self.user,
-            password=self.password,
-            database=database or self.database,
-            autocommit=True,
-            connect_timeout=5,
-            # To look for authorities takes longer than all the rest.
-            ssl_disabled=True,
-        )
-
-    def environment(self) -> dict[str, str]:
-        """Return the variables that MariaDB's own client reads, and those it does not have."""
-        return {
-            "MYSQL_HOST": self.host,
-            "MYSQL_TCP_PORT": str(self.port),
-            "MYSQL_USER": self.user,
-            "MYSQL_PWD": self.password,
-            "MYSQL_DATABASE": self.database,
-        }
-
-
-class Mariadb(DatabaseServer[MariadbEndpoint]):
+class Mariadb(DatabaseServer[MysqlEndpoint]):
     """The server."""
 
     name: ClassVar[str] = "mariadb"
@@ -116,23 +84,17 @@ class Mariadb(DatabaseServer[MariadbEndpoint]):
         )
         _mark(data).touch()
 
-    def serve(self, server: Path, endpoint: MariadbEndpoint) -> tuple[list[str], dict[str, str]]:
+    def serve(self, server: Path, endpoint: MysqlEndpoint) -> tuple[list[str], dict[str, str]]:
         """See ``DatabaseServer``."""
         return [*self._command(server, endpoint.data), f"--port={endpoint.port}"], {}
 
-    def endpoint_at(self, port: int, password: str, data: Path) -> MariadbEndpoint:
+    def endpoint_at(self, port: int, password: str, data: Path) -> MysqlEndpoint:
         """See ``DatabaseServer``."""
-        return MariadbEndpoint(LOOPBACK, port, USER, password, self.database, data)
+        return MysqlEndpoint(LOOPBACK, port, USER, password, self.database, data)
 
-    def is_ready(self, endpoint: MariadbEndpoint) -> bool:
-        """Ask the server, with the password, whose files it serves."""
-        try:
-            with closing(endpoint.connect()) as connection, connection.cursor() as cursor:
-                cursor.execute("SELECT @@datadir")
-                found = cursor.fetchone()
-        except pymysql.Error:
-            return False
-        return found is not None and Path(found[0]) == endpoint.data
+    def is_ready(self, endpoint: MysqlEndpoint) -> bool:
+        """See ``MysqlEndpoint``."""
+        return endpoint.is_ready()
 
     def _command(self, server: Path, data: Path) -> list[str]:
         # A developer's own settings would name other files.

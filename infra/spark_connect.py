@@ -6,7 +6,6 @@ is told the class. The server runs whatever a client sends, so clients need a to
 
 from __future__ import annotations
 
-import importlib.util
 import secrets
 import socket
 import sys
@@ -16,10 +15,9 @@ from pathlib import Path
 from typing import ClassVar
 from uuid import UUID
 
-from infra import java
-from infra.errors import ServiceUnavailable
 from infra.ports import LOOPBACK
 from infra.service import Endpoint, Launch, Service
+from infra.spark_home import java_home, spark_home
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -93,12 +91,12 @@ class SparkConnect(Service[SparkConnectEndpoint]):
 
     def install(self) -> None:
         """Find pyspark, which is a dependency of the project, and Java."""
-        _spark_home()
-        _java_home()
+        spark_home(self.name)
+        java_home(self.name)
 
     def launch(self, data_dir: Path, port: int) -> Launch[SparkConnectEndpoint]:
         """Serve on loopback with a fresh token."""
-        home = _spark_home()
+        home = spark_home(self.name)
         logging = data_dir / "log4j2.properties"
         logging.write_text(_LOGGING)
         scratch = data_dir / "scratch"
@@ -138,7 +136,7 @@ class SparkConnect(Service[SparkConnectEndpoint]):
             ],
             environment={
                 **self._environment,
-                "JAVA_HOME": str(_java_home()),
+                "JAVA_HOME": str(java_home(self.name)),
                 "SPARK_HOME": str(home),
                 "PYSPARK_PYTHON": sys.executable,
                 "SPARK_LOCAL_IP": LOOPBACK,
@@ -159,18 +157,3 @@ class SparkConnect(Service[SparkConnectEndpoint]):
                 return len(answer) > 3 and answer[3] == _SETTINGS_FRAME
         except OSError:
             return False
-
-
-def _spark_home() -> Path:
-    found = importlib.util.find_spec("pyspark")
-    home = Path(found.origin).parent if found and found.origin else None
-    if home is None or not any((home / "jars").glob("spark-connect_*.jar")):
-        raise ServiceUnavailable(SparkConnect.name, "install pyspark 4 with its jars: `make setup`")
-    return home
-
-
-def _java_home() -> Path:
-    found = java.find()
-    if found is None:
-        raise ServiceUnavailable(SparkConnect.name, f"install Java {java.MINIMUM} or later")
-    return found.home

@@ -1,4 +1,4 @@
-"""Telling on the wire what a request is about. For connections without TLS."""
+"""Telling on the wire what a request is about. For connections without TLS, but for one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ _END_TXN: Final = 26
 _KAFKA_HEADER: Final = struct.Struct(">ihh")
 _LARGEST_END_TXN: Final = 1024
 _MYSQL_QUERY: Final = 3
+_MYSQL_COMMIT_BYTES: Final = 4 + 1 + len("COMMIT")
+# A record of data; TLS 1.3 hides the kind of it behind the data, and adds a tag.
+_TLS_DATA: Final = b"\x17\x03\x03"
+_TLS_ADDED: Final = 1 + 16
 
 
 def is_postgres_commit(data: bytes) -> bool:
@@ -21,6 +25,12 @@ def is_postgres_commit(data: bytes) -> bool:
 def is_mysql_commit(data: bytes) -> bool:
     """Whether a client of MySQL or MariaDB sends COMMIT as a query."""
     return len(data) > 5 and data[4] == _MYSQL_QUERY and data[5:].strip().upper() == b"COMMIT"
+
+
+def is_encrypted_mysql_commit(data: bytes) -> bool:
+    """The same over TLS 1.3, by its size: no other statement has six letters."""
+    size = _MYSQL_COMMIT_BYTES + _TLS_ADDED
+    return data[:5] == _TLS_DATA + size.to_bytes(2, "big") and len(data) == 5 + size
 
 
 def is_kafka_end_txn(data: bytes) -> bool:

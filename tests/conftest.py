@@ -12,14 +12,18 @@ from infra import spark_classes
 pytest_plugins = (
     "tests.services.watchdog",
     "tests.services.summary",
+    "tests.services.tracing",
+    "tests.services.torn_measurements",
     "tests.services.s3",
     "tests.services.postgres",
     "tests.services.mariadb",
+    "tests.services.mysql",
     "tests.services.faulty_wire",
     "tests.services.kafka",
     "tests.services.schema_registry",
     "tests.services.spark",
     "tests.services.spark_connect",
+    "tests.services.spark_cluster",
     "tests.services.browser",
     "tests.services.proofs",
 )

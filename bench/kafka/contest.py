@@ -1,8 +1,8 @@
-"""One turn of one contestant: a process of its own that does the same job a few times.
+"""The contestants at work: each has a process of its own, which does the same job again and again.
 
 The first job is done by a cold process: from its start to its answer is what a user waits for who
-starts it anew. The last one is done by a warm engine: its own time from submission to the last
-commit is the figure. Every job must give the rows that were worked out beforehand.
+starts it anew. The last one of each turn is done by a warm engine: its own time from submission to
+the last commit is the figure. Every job must give the rows that were worked out beforehand.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from bench.kafka.click_topic import AVRO_SCHEMA, ClickTopic, comparable
 from bench.kafka.contestants.protocol import READY, Job, Row
@@ -35,14 +35,18 @@ class Entrant:
         title: For people.
         program: Makes sure that it is installed.
         settings: Its own.
-        jobs: How often a process does the job: engines on a JVM get faster for a while.
+        jobs: How often a process does the job in its first turn: engines on a JVM get faster for a
+            while.
+        jobs_again: How often in a later turn. While the others have theirs, it has waited long
+            enough to lose what it keeps ready, such as Spark its Python workers.
     """
 
     name: str
     title: str
     program: Callable[[], Program]
     settings: Mapping[str, str] = field(default_factory=dict)
-    jobs: int = 6
+    jobs: int = 5
+    jobs_again: int = 2
 
     @property
     def is_own(self) -> bool:
@@ -58,7 +62,7 @@ class Turn:
         seconds: Of the last job, from submission to the last commit.
         processor: Processor seconds of the whole process tree meanwhile.
         broker: Processor seconds of the broker meanwhile.
-        whole: From the start of the process to the end of its first job.
+        whole: From the start of the process to the end of its first job; the same in every turn.
     """
 
     records: int
@@ -87,53 +91,89 @@ class ContestantFailed(RuntimeError):
     """It ended, or its rows are wrong: there is no figure."""
 
 
-def take_turn(
-    entrant: Entrant,
-    venue: Venue,
-    topic: ClickTopic,
-    expected: Sequence[Row],
-    *,
-    task: str = "aggregate",
-    cores: int,
-    jobs: int,
-) -> Turn:
-    """Start the process, let it do its jobs, and end it.
+@dataclass
+class Arena(AbstractContextManager["Arena"]):
+    """One contest. A process is started for an entrant's first turn, and ended with the block.
 
-    Args:
-        entrant: Whose turn it is.
+    Attributes:
         venue: Where.
         topic: What to read.
         expected: What has to come of it.
         task: See ``Job``.
-        cores: How many it may use.
-        jobs: How many to do.
-
-    Raises:
-        ContestantFailed: It ended too soon, or gave other rows.
-        ServiceUnavailable: It cannot be installed.
+        cores: How many an entrant may use.
+        is_warm: Whether engines are warmed up; otherwise a turn is one job.
     """
-    program = entrant.program()
-    begun = time.perf_counter()
-    with running(entrant, program, venue.surroundings.folder(), cores) as channel:
-        process = channel.process
-        turns: list[Turn] = []
+
+    venue: Venue
+    topic: ClickTopic
+    expected: Sequence[Row]
+    task: str
+    cores: int
+    is_warm: bool
+    _stack: ExitStack = field(default_factory=ExitStack, repr=False)
+    _running: dict[Entrant, tuple[Channel, float]] = field(default_factory=dict, repr=False)
+    _stumbled: set[Entrant] = field(default_factory=set, repr=False)
+
+    def __enter__(self) -> Self:
+        """Return it; nothing is started yet."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End every process."""
+        self._stack.close()
+
+    def take_turn(self, entrant: Entrant) -> Turn:
+        """Let an entrant do its jobs; the last one counts.
+
+        A peer that stumbles is started once more, as somebody who uses it would do.
+
+        Raises:
+            ContestantFailed: It ended too soon, or gave other rows.
+            ServiceUnavailable: It cannot be installed.
+        """
+        try:
+            return self._turn(entrant)
+        except ContestantFailed:
+            if entrant.is_own or entrant in self._stumbled:
+                raise
+            self._stumbled.add(entrant)
+            self._running.pop(entrant, None)
+            return self._turn(entrant)
+
+    def _turn(self, entrant: Entrant) -> Turn:
+        if entrant in self._running:
+            channel, whole = self._running[entrant]
+            jobs = entrant.jobs_again if self.is_warm else 1
+        else:
+            program = entrant.program()
+            begun = time.perf_counter()
+            folder = self.venue.surroundings.folder()
+            channel = self._stack.enter_context(running(entrant, program, folder, self.cores))
+            turn = self._job(entrant, channel, 0)
+            whole = time.perf_counter() - begun
+            self._running[entrant] = channel, whole
+            jobs = entrant.jobs - 1
+            if not jobs or not self.is_warm:
+                return replace(turn, whole=whole)
         for number in range(jobs):
-            job = _job(entrant, venue, topic, task, cores)
-            before, broker_before = seconds_of(process.pid), venue.broker_seconds()
-            channel.send(job)
-            seconds = float(channel.receive())
-            ended = time.perf_counter()
-            turns.append(
-                Turn(
-                    records=topic.total,
-                    seconds=seconds,
-                    processor=seconds_of(process.pid) - before,
-                    broker=venue.broker_seconds() - broker_before,
-                    whole=turns[0].whole if turns else ended - begun,
-                )
-            )
-            require_same(entrant, number, channel.receive(), expected)
-        return turns[-1]
+            turn = self._job(entrant, channel, number)
+        return replace(turn, whole=whole)
+
+    def _job(self, entrant: Entrant, channel: Channel, number: int) -> Turn:
+        process, venue = channel.process, self.venue
+        job = _job(entrant, venue, self.topic, self.task, self.cores)
+        before, broker_before = seconds_of(process.pid), venue.broker_seconds()
+        channel.send(job)
+        seconds = float(channel.receive())
+        turn = Turn(
+            records=self.topic.total,
+            seconds=seconds,
+            processor=seconds_of(process.pid) - before,
+            broker=venue.broker_seconds() - broker_before,
+            whole=0.0,
+        )
+        require_same(entrant, number, channel.receive(), self.expected)
+        return turn
 
 
 @contextmanager

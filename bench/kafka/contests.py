@@ -13,7 +13,7 @@ from typing import Final
 from bench.figures import Benchmark, Figure
 from bench.kafka import chart, markdown
 from bench.kafka.click_topic import ClickTopic
-from bench.kafka.contest import Entrant, take_turn
+from bench.kafka.contest import Arena, Entrant
 from bench.kafka.entrants import AGGREGATE, SCAN, SPARK_ONLY
 from bench.kafka.standing import Standing, hold
 from bench.kafka.venue import Venue, cores, venue_of
@@ -103,21 +103,8 @@ def _contest(
     topic = venue.topic(wanted)
     expected = topic.expected_sums() if task == "scan" else topic.expected()
     used, effort = on or cores(), surroundings.effort
-    return hold(
-        name,
-        _in_words(venue, topic, used),
-        entrants,
-        effort.jobs,
-        lambda entrant: take_turn(
-            entrant,
-            venue,
-            topic,
-            expected,
-            task=task,
-            cores=used,
-            jobs=entrant.jobs if effort.scale == 1 else 1,
-        ),
-    )
+    with Arena(venue, topic, expected, task, used, is_warm=effort.scale == 1) as arena:
+        return hold(name, _in_words(venue, topic, used), entrants, effort.jobs, arena.take_turn)
 
 
 def _in_words(venue: Venue, topic: ClickTopic, used: int) -> str:

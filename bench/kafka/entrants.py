@@ -28,7 +28,7 @@ SPARK_TUNED: Final = Entrant(
 FLINK: Final = Entrant("flink", "Flink SQL, streaming", peers.flink, {"mode": "streaming"})
 FLINK_BATCH: Final = Entrant("flink-batch", "Flink SQL, batch", peers.flink, {"mode": "batch"})
 # Plain Python: its second run is as fast as its first.
-QUIX: Final = Entrant("quix", "Quix Streams", peers.quix, jobs=1)
+QUIX: Final = Entrant("quix", "Quix Streams", peers.quix, jobs=1, jobs_again=1)
 
 AGGREGATE: Final = (PORTABLE, FAST, SPARK, SPARK_ROCKSDB, FLINK, FLINK_BATCH, QUIX)
 SCAN: Final = (PORTABLE, FAST, SPARK_UNTUNED, SPARK_TUNED)

@@ -18,7 +18,7 @@ from bench.measure import timed, timed_and_undone
 from bench.sinks.database import DatabasePlace
 from bench.sinks.place import PIPELINE, Peer
 from bench.sinks.rows import KEY, SINK, as_tuples, without_zone
-from infra.mariadb import MariadbEndpoint
+from infra.mysql_endpoint import MysqlEndpoint
 from laminar_dagster.clients.mysql.identifiers import listed, quoted
 from laminar_dagster.clients.mysql.server import Server
 from laminar_dagster.core.ports import Sink
@@ -35,7 +35,7 @@ _TEMPORARY: Final = "staged"
 class MysqlPlace(DatabasePlace):
     """A database of its own, and a folder for files of comma-separated values."""
 
-    endpoint: MariadbEndpoint
+    endpoint: MysqlEndpoint
     folder: Path
 
     connector = "mysql"

@@ -23,3 +23,21 @@ CREATE SINK visits FROM visits WITH (
 CREATE SINK hours FROM hour_so_far WITH (
     connector = 'sqlite', path = '.laminar/visitors/output/visitors.db'
 );
+CREATE SINK section_minutes FROM section_minutes WITH (
+    connector = 'sqlite', path = '.laminar/visitors/output/visitors.db'
+);
+CREATE SINK left_carts FROM left_carts WITH (
+    connector = 'sqlite', path = '.laminar/visitors/output/visitors.db'
+);
+CREATE SINK steps_by_minute FROM steps_by_minute WITH (
+    connector = 'sqlite', path = '.laminar/visitors/output/visitors.db'
+);
+CREATE SINK path_minutes FROM path_minutes WITH (
+    connector = 'sqlite', path = '.laminar/visitors/output/visitors.db'
+);
+CREATE SINK part_minutes FROM part_minutes WITH (
+    connector = 'sqlite', path = '.laminar/visitors/output/visitors.db'
+);
+CREATE SINK slow_clicks FROM slow_clicks WITH (
+    connector = 'sqlite', path = '.laminar/visitors/output/visitors.db'
+);

@@ -14,7 +14,7 @@ from laminar_dagster.core.errors import InvalidConfig, LaminarError
 from laminar_dagster.core.ids import SinkId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
-from laminar_dagster.core.ports import ArrowSchema, ObjectStore, Sink
+from laminar_dagster.core.ports import ArrowSchema, ObjectStore, Reference, Sink
 from laminar_dagster.runtime.adapters import Adapters
 from laminar_dagster.runtime.backlog import SourceBacklog, measure
 from laminar_dagster.runtime.checkpoints import CheckpointStore
@@ -51,7 +51,7 @@ class Finding:
 
 
 def check_connections(model: PipelineModel, adapters: Adapters, project: Path) -> Iterator[Finding]:
-    """Try the store, then each source, then each sink. One that fails holds back no other."""
+    """Try the store, then each source, table and sink. One that fails holds back no other."""
     before: list[tuple[CheckpointManifest | None, EpochPlan | None]] = []
 
     def ask_store() -> str:
@@ -64,6 +64,7 @@ def check_connections(model: PipelineModel, adapters: Adapters, project: Path) -
     yield _ask("store", ask_store)
     parent, previous = before[0] if before else (None, None)
     yield from _check_sources(model, adapters, parent, previous)
+    yield from _check_references(model, adapters)
     places = {each.sink_id: str(each.place) for each in model.sinks}
     for sink in adapters.sinks:
 
@@ -91,6 +92,18 @@ def _check_sources(
             found += f"; {report.message}"
         where = places.get(waiting.source_id, "")
         yield Finding(f"source {waiting.source_id}", found, report.error, where)
+
+
+def _check_references(model: PipelineModel, adapters: Adapters) -> Iterator[Finding]:
+    """Whether each reference table answers, and is what was declared; no row is read."""
+    places = {each.reference_id: str(each.place) for each in model.references}
+    for table in adapters.references:
+
+        def look(table: Reference = table) -> str:
+            return table.version() or "it has the columns"
+
+        where = places.get(table.reference_id, "")
+        yield _ask(f"reference table {table.reference_id}", look, where)
 
 
 def check_queries(

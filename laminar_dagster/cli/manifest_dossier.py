@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from laminar_dagster.cli import wording
+from laminar_dagster.cli.pinned_tables import pinned_tables
 from laminar_dagster.cli.tables import Block, Column, Fields, Line, Table
 from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.manifest import (
@@ -36,6 +37,7 @@ def dossier(
     )
     yield from operators(manifest)
     yield from sources(manifest)
+    yield from pinned_tables(manifest.references)
     yield from output(manifest)
     yield from files(manifest, every_file=every_file)
     if manifest.metadata:
@@ -77,9 +79,22 @@ def _balance(counts: RecordCounts) -> str:
 
 
 def operators(manifest: CheckpointManifest) -> Iterator[Block]:
-    """The state of each operator, in figures."""
+    """The state of each operator, in figures, and what has missed a part of it."""
     if manifest.operators:
         yield _operators(manifest)
+    added = [
+        (each.operator_id, addition.partial, str(addition.epoch), addition.meaning)
+        for each in manifest.operators
+        for addition in each.added
+    ]
+    if added:
+        columns = (
+            Column("operator"),
+            Column("partial", folds=12),
+            Column("since epoch", right=True),
+            Column("shows", folds=12),
+        )
+        yield Table(columns, added, "Added to state that was there")
 
 
 def sources(manifest: CheckpointManifest) -> Iterator[Block]:
@@ -268,6 +283,10 @@ def files(manifest: CheckpointManifest, *, every_file: bool) -> Iterator[Block]:
         for file in group:
             size, digest = wording.size(file.size_bytes), wording.short_hash(file.sha256)
             rows.append((file.path, size, f"{file.rows:,}", str(manifest.epoch), "", digest))
+    for pin in manifest.references:
+        for copied in pin.files:
+            size, digest = wording.size(copied.size_bytes), wording.short_hash(copied.sha256)
+            rows.append((pin.key_of(copied), size, f"{copied.rows:,}", str(pin.epoch), "", digest))
     if not rows:
         return
     yield Table(columns, rows[:limit], "Files, and the epoch that wrote them")

@@ -27,6 +27,11 @@ def plain_record(record: msgspec.Struct) -> dict[str, Any]:
     return plain
 
 
+def plain_moment(moment: datetime) -> str:
+    """A moment in UTC, as documents write it."""
+    return moment.isoformat().replace("+00:00", "Z")
+
+
 def _plain(value: Any) -> Any:
     match value:
         case msgspec.Struct():
@@ -39,7 +44,7 @@ def _plain(value: Any) -> Any:
         case dict():
             return {str(name): _plain(each) for name, each in value.items()}
         case datetime():
-            return value.isoformat().replace("+00:00", "Z")
+            return plain_moment(value)
         case bytes():
             return base64.b64encode(value).decode()
         case _:

@@ -14,6 +14,7 @@ import click
 
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.epochs.history import open_history
+from laminar_dagster.cli.numbers import EPOCH, HOW_MANY_OR_NONE
 from laminar_dagster.cli.options import DurationType, json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import (
@@ -27,7 +28,7 @@ from laminar_dagster.cli.progress import recovery_progress
 from laminar_dagster.cli.standing import describe_step
 from laminar_dagster.cli.tables import Block, Column, Fields, Line, Table
 from laminar_dagster.config.model import PipelineModel
-from laminar_dagster.core.ids import MAX_EPOCH, EpochNumber
+from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.recovery import Damage, RecoveryConfig, RecoveryResult, Repair, RepairKind
 from laminar_dagster.runtime.recovery import RecoveryManager
 
@@ -62,7 +63,7 @@ class _Names(click.ParamType[tuple[str, ...]]):
 @pipeline_argument
 @click.option(
     "--epoch",
-    type=click.IntRange(1, MAX_EPOCH),
+    type=EPOCH,
     metavar="N",
     help="Restore the checkpoint of this epoch.  [default: the newest]",
 )
@@ -80,7 +81,7 @@ class _Names(click.ParamType[tuple[str, ...]]):
 )
 @click.option(
     "--max-fallbacks",
-    type=click.IntRange(min=0),
+    type=HOW_MANY_OR_NONE,
     default=_DEFAULTS.max_fallback_attempts,
     show_default=True,
     metavar="N",

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from laminar_dagster.cli import wording
+from laminar_dagster.cli.numbers import NumberType
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import (
@@ -67,7 +68,7 @@ class _Outcome:
 @pipeline_argument
 @click.option(
     "--buckets",
-    type=click.IntRange(1, MAX_BUCKETS),
+    type=NumberType("a number of buckets", 1, MAX_BUCKETS),
     metavar="N",
     help="The number that pipeline.yml is expected to say.",
 )

@@ -17,6 +17,7 @@ from laminar_dagster.cli import wording
 from laminar_dagster.cli.connections import amount_waiting
 from laminar_dagster.cli.epoch_summary import COLUMNS, EpochSummary
 from laminar_dagster.cli.failures import failure_of
+from laminar_dagster.cli.numbers import HOW_MANY, PORT
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import Output, output_of
 from laminar_dagster.cli.pipelines import (
@@ -44,9 +45,7 @@ _HOW_TO_SEE: Final = "Set DAGSTER_HOME to a folder, and epochs are runs of Dagst
 
 @click.command("run")
 @pipeline_argument
-@click.option(
-    "--epochs", type=click.IntRange(min=1), metavar="N", help="Run so many epochs, also empty ones."
-)
+@click.option("--epochs", type=HOW_MANY, metavar="N", help="Run so many epochs, also empty ones.")
 @click.option(
     "--until-caught-up",
     is_flag=True,
@@ -61,7 +60,7 @@ _HOW_TO_SEE: Final = "Set DAGSTER_HOME to a folder, and epochs are runs of Dagst
 )
 @click.option(
     "--metrics-port",
-    type=click.IntRange(0, 65_535),
+    type=PORT,
     metavar="PORT",
     help="Serve metrics to Prometheus at this port of 127.0.0.1; 0 is any that is free.",
 )

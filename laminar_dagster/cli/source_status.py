@@ -9,6 +9,7 @@ from typing import Any, Final
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.connections import amount_waiting
 from laminar_dagster.cli.failures import failure_of
+from laminar_dagster.cli.plain_documents import plain_moment
 from laminar_dagster.cli.tables import Block, Column, Line, Table
 from laminar_dagster.config.redaction import redact
 from laminar_dagster.core.health import HealthReport
@@ -100,7 +101,7 @@ class SourceStatus:
             "message": redact(report.message),
             "total_lag": report.total_lag if report is not ANSWERS else None,
             "headroom": report.headroom,
-            "last_success": success and success.isoformat().replace("+00:00", "Z"),
+            "last_success": success and plain_moment(success),
             "details": dict(report.details),
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,17 +15,19 @@ from laminar_dagster.cli.manifest_dossier import with_zone
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import find_model, pipeline_argument, project_of
+from laminar_dagster.cli.plain_documents import plain_moment
+from laminar_dagster.cli.reference_status import ReferenceStatus
 from laminar_dagster.cli.source_status import SourceStatus
 from laminar_dagster.cli.standing import Look, describe_step
 from laminar_dagster.cli.tables import Block, Column, Fields, Line, Table
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.errors import IntegrityError, LaminarError, NoCheckpointAvailable
 from laminar_dagster.core.ids import GENESIS, BranchName
+from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.recovery import Standing
 from laminar_dagster.core.upkeep import Promotion
 from laminar_dagster.runtime.adapters import build_adapters, existing_checkpoints
 from laminar_dagster.runtime.backlog import Backlog, measure
-from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock
 from laminar_dagster.runtime.health import ask_health
 from laminar_dagster.runtime.ledgers import Ledgers
@@ -46,6 +48,7 @@ class Status:
     look: Look
     backlog: Backlog
     sources: SourceStatus
+    references: ReferenceStatus
     promotes: BranchName | None = None
 
     @property
@@ -53,6 +56,11 @@ class Status:
         """Whether the pipeline computes something else than its last epoch did."""
         manifest = self.look.manifest
         return manifest.fingerprint != self.model.fingerprint if manifest else None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What somebody should do something about."""
+        return self.sources.warnings() + self.references.warnings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +117,15 @@ def command(ctx: click.Context, pipeline: str | None) -> int:
     project = project_of(ctx)
     adapters = build_adapters(model, project)
     checkpoints = existing_checkpoints(model.config, project)
+    unfinished: tuple[EpochPlan | None, ...] = ()
     if checkpoints is None:
         look = Look(Standing(GENESIS, ()), None, Ledgers.read(adapters.sinks))
-        previous = promotes = None
+        previous = None
     else:
         try:
             look = Look.take(checkpoints, adapters.sinks)
             previous = checkpoints.plan(look.manifest.epoch) if look.manifest else None
-            promotes = _promoted_elsewhere(checkpoints, look.standing, model.fingerprint)
+            unfinished = tuple(map(checkpoints.plan, look.standing.unfinished))
         except (IntegrityError, NoCheckpointAvailable) as error:
             damaged = Damaged(model, checkpoints.objects.url, error, Ledgers.read(adapters.sinks))
             output_of(ctx).result(damaged.document, damaged.blocks)
@@ -130,16 +139,24 @@ def command(ctx: click.Context, pipeline: str | None) -> int:
         model.config.checks.min_retention_headroom,
     )
     url = checkpoints.objects.url if checkpoints else None
-    status = Status(model, url, look, backlog, sources, promotes)
+    newest = unfinished[-1] if unfinished else look.manifest
+    references = ReferenceStatus(
+        adapters.references,
+        {table.reference_id: table.connector for table in model.references},
+        {pin.reference_id: pin for pin in (newest.references if newest else ())},
+        now,
+    )
+    promotes = _promoted_elsewhere(unfinished, model.fingerprint)
+    status = Status(model, url, look, backlog, sources, references, promotes)
     output_of(ctx).result(lambda: _document(status), lambda: _blocks(status))
     return 0
 
 
 def _promoted_elsewhere(
-    checkpoints: CheckpointStore, standing: Standing, fingerprint: str
+    unfinished: Sequence[EpochPlan | None], fingerprint: str
 ) -> BranchName | None:
     """The branch whose promotion is unfinished, and may not be finished by this version."""
-    planned = checkpoints.plan(standing.unfinished[0]) if standing.unfinished else None
+    planned = unfinished[0] if unfinished else None
     if planned and isinstance(planned.upkeep, Promotion) and planned.fingerprint != fingerprint:
         return planned.upkeep.branch
     return None
@@ -172,7 +189,7 @@ def _document(status: Status) -> dict[str, Any]:
             "epoch": manifest.epoch,
             "checkpoint_id": manifest.checkpoint_id,
             "is_latest": latest is not None and latest.checkpoint_id == manifest.checkpoint_id,
-            "committed_at": manifest.completed_at.isoformat().replace("+00:00", "Z"),
+            "committed_at": plain_moment(manifest.completed_at),
             "age_seconds": since and round(since.total_seconds(), 3),
             "watermark": manifest.watermark,
             "watermark_lag_seconds": behind and round(behind.total_seconds(), 3),
@@ -188,8 +205,9 @@ def _document(status: Status) -> dict[str, Any]:
             for epoch in look.standing.unfinished
         ],
         "sources": status.sources.documents(),
+        "references": status.references.documents(),
         "sinks": [each.document() for each in look.sinks()],
-        "warnings": status.sources.warnings(),
+        "warnings": status.warnings,
     }
 
 
@@ -200,6 +218,7 @@ def _blocks(status: Status) -> Iterator[Block]:
     yield Fields(_fields(status))
     manifest, newest = status.look.manifest, status.look.standing.newest_epoch
     yield from status.sources.blocks()
+    yield from status.references.blocks()
     if status.look.sinks():
         yield Table(
             (Column("sink"), Column("ledger", right=True), Column("state", folds=24)),
@@ -213,7 +232,7 @@ def _blocks(status: Status) -> Iterator[Block]:
             ],
             "Sinks",
         )
-    for warning in status.sources.warnings():
+    for warning in status.warnings:
         yield Line()
         yield Line(f"warning: {warning}")
     yield from _advice(status)

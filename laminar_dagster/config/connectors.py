@@ -18,6 +18,7 @@ class SourceTraits:
 
     Attributes:
         columns: Those it adds to the declared ones. Their names begin with an underscore.
+        hidden: Those of them that ``SELECT *`` does not stand for.
         delay_micros: Of the watermark, where ``WATERMARK FOR`` names none.
         delay_option: The option that sets it, if it is given.
         lacks_retractions: Where it adds ``_weight``: what to set so that every change takes back
@@ -25,6 +26,7 @@ class SourceTraits:
     """
 
     columns: tuple[Column, ...] = ()
+    hidden: frozenset[str] = frozenset()
     delay_micros: int = 0
     delay_option: str = ""
     lacks_retractions: str = ""
@@ -41,6 +43,7 @@ class Connectors:
 
     sources: Mapping[str, Collection[str]]
     sinks: Mapping[str, Collection[str]]
+    references: Mapping[str, Collection[str]] = field(default_factory=dict)
     traits: Mapping[str, Callable[[Mapping[str, str]], SourceTraits]] = field(default_factory=dict)
 
     def traits_of(self, connector: str, options: Mapping[str, str]) -> SourceTraits:
@@ -51,12 +54,12 @@ class Connectors:
 
 def check_options(
     options: Options,
-    kind: Literal["source", "sink"],
+    kind: Literal["source", "reference table", "sink"],
     owner: str,
     connectors: Connectors | None,
     report: Report,
 ) -> str:
-    """The connector of a source or sink; notes unknown options, and secrets in plain text."""
+    """The connector that options name; notes unknown options, and secrets in plain text."""
     connector = options.values.get("connector", "")
     if not connector:
         hint = nearest("connector", options.values, "for example connector = 'file'")
@@ -68,7 +71,11 @@ def check_options(
             report.warn(options.places[name], f"the option `{name}` holds a secret", hint)
     if connectors is None:
         return connector
-    available = connectors.sources if kind == "source" else connectors.sinks
+    available = {
+        "source": connectors.sources,
+        "reference table": connectors.references,
+        "sink": connectors.sinks,
+    }[kind]
     if connector not in available:
         hint = nearest(connector, available, listed(available, f"connectors of a {kind}"))
         shown = "" if has_variable(options.written["connector"]) else f" `{connector[:80]}`"

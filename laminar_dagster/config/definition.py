@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
-
-import sqlglot
-from sqlglot import exp
+from dataclasses import replace
+from typing import Any, Final, Literal
 
 from laminar_dagster.config.fingerprint import (
     canonical_text,
     describe_query,
     describe_reading,
+    describe_rows,
     relations,
 )
-from laminar_dagster.config.model import (
+from laminar_dagster.config.model import PipelineModel, SourceTable, View
+from laminar_dagster.config.needs import Needs, words_in
+from laminar_dagster.config.operators import arguments_of, kept_by, stateful_operators, time_of
+from laminar_dagster.config.relations import (
+    Explode,
+    Join,
+    Keeper,
     KeyedAggregate,
-    PipelineModel,
+    PythonKeyed,
+    PythonRows,
     Ranked,
+    ReferenceJoin,
+    ReferenceValue,
     Relation,
     Select,
-    SourceTable,
     Stateful,
     TableInput,
     UnionAll,
-    View,
     WindowAggregate,
 )
-from laminar_dagster.config.operators import arguments_of, kept_by, stateful_operators, time_of
+from laminar_dagster.config.sql.text import quoted
 from laminar_dagster.core.definition import OperatorDefinition, PipelineDefinition
 from laminar_dagster.core.document import FORMAT_VERSION
 from laminar_dagster.core.ids import OperatorId
+
+# In place of an expression: nobody knows which columns it mentions.
+_EVERYTHING: Final = "*"
 
 
 def define(model: PipelineModel) -> PipelineDefinition:
@@ -41,38 +51,26 @@ def define(model: PipelineModel) -> PipelineDefinition:
         fingerprint=model.fingerprint,
         buckets=model.config.buckets,
         operators=tuple(
-            _define(operator, query, model)
+            _define(operator, query, view, model)
             for view in model.views
             for operator, query in stateful_operators(view)
         ),
     )
 
 
-def _define(operator: OperatorId, query: Stateful, model: PipelineModel) -> OperatorDefinition:
-    sources = {str(each.source_id): each for each in model.sources}
-    views = {str(each.name): each for each in model.views}
-    upstream = [*_upstream(query.source, views)]
-    arguments = [*arguments_of(query)]
+def _define(
+    operator: OperatorId, query: Keeper, view: View, model: PipelineModel
+) -> OperatorDefinition:
+    if isinstance(query, Join):
+        return _define_join(operator, query, model)
+    if isinstance(query, PythonKeyed):
+        return _define_python(operator, query, model)
     window = None if isinstance(query, Ranked) else query.window
-    weight = query.weight if isinstance(query, KeyedAggregate) else None
-    inside = [text for text in (time_of(query), query.where, weight) if text is not None]
+    inside = [text for text in (time_of(query), query.where, query.weight) if text is not None]
     inside += [key.sql for key in query.keys]
-    inside += [text for relation in upstream for text in _texts(relation)]
-    reads: dict[str, str] = {}
-    columns: dict[str, str] = {}
-    only_arguments: list[str] = []
-    for name in sorted(_names(upstream)):
-        if name in views:
-            reads[name] = canonical_text(describe_query(views[name].query))
-            continue
-        source = sources[name]
-        reads[name] = canonical_text(describe_reading(source))
-        elsewhere, in_arguments = _mentioned(source, inside), _mentioned(source, arguments)
-        for column in source.columns:
-            if column.name in elsewhere or column.name in in_arguments:
-                columns[f"{name}.{column.name}"] = column.type
-                if column.name not in elsewhere:
-                    only_arguments.append(f"{name}.{column.name}")
+    arguments = [*arguments_of(query)]
+    needed = _needs(model).describe(query.source, words_in([*inside, *arguments]))
+    reads, columns, only_arguments = _reading([query.source], inside, arguments, model)
     if not isinstance(query.source, TableInput):
         reads["its subquery"] = canonical_text(describe_query(query.source))
     return OperatorDefinition(
@@ -83,15 +81,130 @@ def _define(operator: OperatorId, query: Stateful, model: PipelineModel) -> Oper
         offset_micros=window.offset_micros if window else 0,
         grows=window.grows if window else False,
         kept_as=_kept_as(query),
+        lateness_micros=0 if isinstance(query, Ranked) else query.lateness_micros,
         gap_micros=None if isinstance(query, WindowAggregate) else query.gap_micros,
-        weight=weight,
+        weight=query.weight,
         keys=tuple(key.sql for key in query.keys),
         partials=kept_by(query),
         where=query.where,
         reads=reads,
         columns=columns,
-        arguments=tuple(only_arguments),
+        arguments=only_arguments,
+        input=_digest(needed),
+        on_added=view.on_added,
     )
+
+
+def _digest(needed: Any) -> str:
+    return hashlib.sha256(canonical_text(needed).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _needs(model: PipelineModel) -> Needs:
+    return Needs(
+        {str(each.source_id): each for each in model.sources},
+        {str(each.name): each for each in model.views},
+    )
+
+
+def _define_join(operator: OperatorId, join: Join, model: PipelineModel) -> OperatorDefinition:
+    """A column that is no longer asked for can be left out; all else is what pairs there are."""
+    inside: list[str] = [join.condition] if join.condition else []
+    arguments: list[str] = []
+    for side in join.sides:
+        texts = (side.where, side.time, side.window.time if side.window else None)
+        inside += [*side.keys, *side.operands, *(text for text in texts if text is not None)]
+        arguments += [each.sql for each in side.columns]
+    below = [side.source for side in join.sides]
+    reads, columns, only_arguments = _reading(below, inside, arguments, model)
+    pairs = replace(
+        join, left=replace(join.left, columns=()), right=replace(join.right, columns=())
+    )
+    reads["the join"] = canonical_text(describe_query(pairs))
+    window = join.left.window
+    return OperatorDefinition(
+        operator_id=operator,
+        time=None,
+        size_micros=window.size_micros if window else 0,
+        slide_micros=window.slide_micros if window else 0,
+        offset_micros=window.offset_micros if window else 0,
+        grows=window.grows if window else False,
+        kept_as="join",
+        keys=join.left.keys,
+        partials=tuple(each.name for side in join.sides for each in side.columns),
+        reads=reads,
+        columns=columns,
+        arguments=only_arguments,
+    )
+
+
+def _define_python(
+    operator: OperatorId, query: PythonKeyed, model: PipelineModel
+) -> OperatorDefinition:
+    """Its author answers for what the code makes of a state that is there, and for ``version``."""
+    taken = [quoted(name) for name in query.takes]
+    inside = [query.time, *(key.sql for key in query.keys), *taken]
+    reads, columns, _ = _reading([query.source], inside, [], model)
+    needed = _needs(model).describe(query.source, words_in(inside))
+    return OperatorDefinition(
+        operator_id=operator,
+        time=query.time,
+        size_micros=0,
+        slide_micros=0,
+        kept_as="operator",
+        lateness_micros=query.lateness_micros,
+        gap_micros=query.ttl_micros,
+        keys=tuple(key.sql for key in query.keys),
+        partials=query.takes,
+        state=dict(query.state),
+        code=query.python.fingerprint,
+        version_of_state=query.version,
+        reads=reads,
+        columns=columns,
+        input=_digest(needed),
+    )
+
+
+def _reading(
+    below: Iterable[Relation],
+    inside: Iterable[str],
+    arguments: Iterable[str],
+    model: PipelineModel,
+) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
+    """How what is read is read; the columns that take part; and those that are only kept.
+
+    Args:
+        below: What an operator reads.
+        inside: The expressions that decide which rows there are.
+        arguments: The expressions whose values are only kept.
+        model: With the sources and views.
+    """
+    sources = {str(each.source_id): each for each in model.sources}
+    views = {str(each.name): each for each in model.views}
+    upstream = [each for relation in below for each in _upstream(relation, views)]
+    deciding = [*inside, *(text for relation in upstream for text in _texts(relation))]
+    kept = [*arguments]
+    reads: dict[str, str] = {}
+    columns: dict[str, str] = {}
+    only_kept: list[str] = []
+    for table in model.references:
+        if any(
+            isinstance(each, ReferenceJoin | ReferenceValue) and each.table == table.reference_id
+            for each in upstream
+        ):
+            reads[str(table.reference_id)] = canonical_text(describe_rows(table))
+    for name in sorted(_names(upstream)):
+        if name in views:
+            reads[name] = canonical_text(describe_query(views[name].query))
+            continue
+        source = sources[name]
+        reads[name] = canonical_text(describe_reading(source))
+        elsewhere, in_arguments = _mentioned(source, deciding), _mentioned(source, kept)
+        for column in source.columns:
+            if column.name in elsewhere or column.name in in_arguments:
+                columns[f"{name}.{column.name}"] = column.type
+                if column.name not in elsewhere:
+                    only_kept.append(f"{name}.{column.name}")
+    return reads, columns, tuple(only_kept)
 
 
 def _kept_as(query: Stateful) -> Literal["group", "window", "session", "rank"] | None:
@@ -130,19 +243,27 @@ def _texts(relation: Relation) -> Iterator[str]:
         yield from (each.sql for each in (*relation.keys, *relation.columns))
         yield from arguments_of(relation)
         yield from (relation.having,) if relation.having else ()
-    if not isinstance(relation, TableInput | UnionAll) and relation.where:
+    if isinstance(relation, ReferenceJoin):
+        yield from (*relation.keys, *(each.sql for each in relation.columns))
+    if isinstance(relation, Join):
+        for side in relation.sides:
+            yield from (each.sql for each in side.columns)
+            yield from (*side.keys, *side.operands)
+            yield from (text for text in (side.time, side.where) if text is not None)
+            yield from (side.window.time,) if side.window else ()
+    elif isinstance(relation, Explode):
+        yield from (relation.items, *(each.sql for each in relation.columns))
+    elif isinstance(relation, PythonRows | PythonKeyed):
+        # Code is not looked into: any column of what it reads may take part.
+        yield _EVERYTHING
+    elif not isinstance(relation, TableInput | ReferenceValue | UnionAll) and relation.where:
         yield relation.where
 
 
 def _mentioned(source: SourceTable, texts: Iterable[str]) -> set[str]:
     """The columns of a source whose names stand in expressions. Rather one too many."""
-    known = {column.name.lower(): column.name for column in source.columns}
-    found: set[str] = set()
-    for text in texts:
-        try:
-            tree = sqlglot.parse_one(text, dialect="spark")
-        except sqlglot.ParseError:
-            return set(known.values())
-        words = {str(each.this).lower() for each in tree.find_all(exp.Identifier)}
-        found |= {known[word] for word in words if word in known}
-    return found
+    given = [*texts]
+    words = None if _EVERYTHING in given else words_in(given)
+    return {
+        column.name for column in source.columns if words is None or column.name.lower() in words
+    }

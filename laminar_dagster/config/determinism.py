@@ -3,8 +3,9 @@
 An epoch that is redone after a crash, or re-run by ``laminar verify``, has to compute the same from
 the same input. Three kinds of function stand against that: those that read the wall clock, those
 that are random, and those that look at or act on the world outside (the session, the partition a
-row happens to be in, a Java method). ``epoch_time()`` is the clock that does not: it gives the
-epoch's logical time, which is kept in its plan.
+row happens to be in, a Java method). In Python there are two more: what is kept from one call to
+the next, and what looks at several rows, since which come together differs. ``epoch_time()`` is the
+clock that does not: it gives the epoch's logical time, which is kept in its plan.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-DeterminismKind = Literal["wall_clock", "random", "side_effect"]
+DeterminismKind = Literal["wall_clock", "random", "side_effect", "hidden_state", "other_rows"]
 
 WALL_CLOCK: Final = frozenset(
     {
@@ -81,11 +82,15 @@ _REASONS: Final[Mapping[DeterminismKind, str]] = {
     "wall_clock": "reads the wall clock",
     "random": "is random",
     "side_effect": "depends or acts on something outside the data",
+    "hidden_state": "is kept from one call to the next",
+    "other_rows": "depends on which rows come together",
 }
 _SUGGESTIONS: Final[Mapping[DeterminismKind, str]] = {
     "wall_clock": "use event time, or epoch_time() for the epoch's logical clock",
     "random": "derive it from the data, for example with xxhash64()",
     "side_effect": "move it to a connector, or put what it gives into the data",
+    "hidden_state": "keep it in the state of a @keyed_operator",
+    "other_rows": "treat each row by itself, or use a @keyed_operator or SQL",
 }
 
 
@@ -97,12 +102,14 @@ class DeterminismWarning:
         operator_id: The view it stands in.
         call: As it is written, in short.
         where: ``file:line:column``.
+        instead: What to write, where there is more to say than for its kind.
     """
 
     kind: DeterminismKind
     operator_id: str
     call: str
     where: str
+    instead: str = ""
 
     @property
     def problem(self) -> str:
@@ -113,7 +120,7 @@ class DeterminismWarning:
     @property
     def suggestion(self) -> str:
         """What to write instead."""
-        return f"{_SUGGESTIONS[self.kind]}; or allow it with `determinism: warn`"
+        return f"{self.instead or _SUGGESTIONS[self.kind]}; or allow it with `determinism: warn`"
 
 
 def kind_of_call(name: str, arguments: Collection[str | None]) -> DeterminismKind | None:

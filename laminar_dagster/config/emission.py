@@ -8,12 +8,12 @@ from typing import Final
 
 from laminar_dagster.config.fingerprint import relations
 from laminar_dagster.config.mistakes import Report
-from laminar_dagster.config.model import (
+from laminar_dagster.config.model import SinkTable, View
+from laminar_dagster.config.relations import (
+    Join,
     KeyedAggregate,
     Ranked,
-    SinkTable,
     TableInput,
-    View,
     WindowAggregate,
 )
 from laminar_dagster.config.sql.changelog import WEIGHT
@@ -80,7 +80,7 @@ def _takes_rows_back(view: View, views: Mapping[str, View]) -> bool:
     for each in relations(view.query):
         if isinstance(each, Ranked):
             return True
-        if isinstance(each, KeyedAggregate) and each.emits == "changes":
+        if isinstance(each, KeyedAggregate | Join) and each.emits == "changes":
             return True
         below = views.get(each.name) if isinstance(each, TableInput) else None
         if below is not None and _takes_rows_back(below, views):

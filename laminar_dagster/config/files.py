@@ -55,6 +55,7 @@ class PipelineFiles:
     folder: Path
     statements: tuple[Path, ...]
     models: tuple[Path, ...]
+    python: tuple[Path, ...]
     contracts: tuple[Path, ...]
 
     @property
@@ -69,6 +70,7 @@ def find_files(folder: Path, report: Report) -> PipelineFiles:
         folder,
         tuple(_inside(folder, folder, (".sql",), report)),
         tuple(_inside(folder, folder / "models", (".sql",), report)),
+        tuple(_inside(folder, folder / "models", (".py",), report)),
         tuple(_inside(folder, folder / "contracts", (".yml", ".yaml"), report)),
     )
 

@@ -1,7 +1,8 @@
 """Fingerprints: whether a changed pipeline may compute something else.
 
 What takes part: the columns and watermark of each source, its connector, and those options that
-say which records are read and how they are decoded (``DECISIVE``); each view's query in canonical
+say which records are read and how they are decoded (``DECISIVE``), and the same of each reference
+table; each view's query in canonical
 form; the number of buckets; settings of Spark SQL that change results.
 
 What does not: formatting, comments, file layout; sinks and contracts, which publish and check what
@@ -16,17 +17,23 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from laminar_dagster.config.model import (
+from laminar_dagster.config.aggregate import Aggregate
+from laminar_dagster.config.model import Column, ReferenceTable, SourceTable, View
+from laminar_dagster.config.relations import (
     Aggregation,
-    Column,
+    Explode,
+    Join,
+    JoinSide,
     KeyedAggregate,
+    PythonKeyed,
+    PythonRows,
     Ranked,
+    ReferenceJoin,
+    ReferenceValue,
     Relation,
     Select,
-    SourceTable,
     TableInput,
     UnionAll,
-    View,
     Window,
     WindowAggregate,
 )
@@ -88,7 +95,11 @@ _SPARK_TUNING: Final = (
 
 
 def fingerprint(
-    sources: Iterable[SourceTable], views: Iterable[View], buckets: int, spark: Mapping[str, str]
+    sources: Iterable[SourceTable],
+    views: Iterable[View],
+    buckets: int,
+    spark: Mapping[str, str],
+    references: Iterable[ReferenceTable] = (),
 ) -> str:
     """SHA-256 over what a pipeline computes, in hexadecimal.
 
@@ -97,15 +108,25 @@ def fingerprint(
         views: Of the pipeline, in any order.
         buckets: Of each operator's state.
         spark: Settings of Spark, as written.
+        references: Of the pipeline, in any order.
     """
+    tables = {str(each.reference_id): describe_reference(each) for each in references}
     content = {
         "version": FINGERPRINT_VERSION,
         "sources": {str(each.source_id): _source(each) for each in sources},
-        "views": {str(each.name): describe_query(each.query) for each in views},
+        "views": {str(each.name): _view(each) for each in views},
         "buckets": buckets,
         "spark": {key: value for key, value in spark.items() if _changes_results(key)},
+        # What came later takes part only where it is used: old fingerprints stay.
+        **({"references": tables} if tables else {}),
     }
     return _hashed(content)
+
+
+def _view(view: View) -> Any:
+    described = describe_query(view.query)
+    # What came to views later stands around the query, and only where it is used.
+    return described if view.on_added is None else {"of": described, "added": view.on_added}
 
 
 def relations(query: Relation) -> Iterable[Relation]:
@@ -115,8 +136,12 @@ def relations(query: Relation) -> Iterable[Relation]:
         each = stack.pop()
         yield each
         match each:
-            case Select() | WindowAggregate() | KeyedAggregate() | Ranked():
+            case Select() | WindowAggregate() | KeyedAggregate() | Ranked() | ReferenceJoin():
                 stack.append(each.source)
+            case ReferenceValue() | Explode() | PythonRows() | PythonKeyed():
+                stack.append(each.source)
+            case Join():
+                stack.extend((each.right.source, each.left.source))
             case UnionAll():
                 stack.extend(reversed(each.parts))
             case TableInput():
@@ -139,6 +164,22 @@ def describe_reading(source: SourceTable) -> dict[str, Any]:
         "connector": source.connector,
         "options": {
             name: value for name, value in source.written.items() if _is_decisive(name, value)
+        },
+    }
+
+
+def describe_reference(table: ReferenceTable) -> dict[str, Any]:
+    """Which rows and columns of a reference table are read."""
+    return {**describe_rows(table), "columns": [_column(each) for each in table.columns]}
+
+
+def describe_rows(table: ReferenceTable) -> dict[str, Any]:
+    """Which rows of a reference table are read, but for their columns."""
+    return {
+        "key": [*table.key],
+        "connector": table.connector,
+        "options": {
+            name: value for name, value in table.written.items() if _is_decisive(name, value)
         },
     }
 
@@ -177,27 +218,98 @@ def describe_query(query: Relation) -> Any:
         case Ranked():
             return {
                 "ranked": [query.limit, query.rank, query.time, query.gap_micros],
+                **_weight(query),
                 "order": [[each.sql, each.descending, each.nulls_first] for each in query.order],
                 "keys": [[each.name, each.sql] for each in query.keys],
                 "select": [[each.name, each.sql] for each in query.columns],
                 "where": query.where,
                 "from": describe_query(query.source),
             }
+        case Join():
+            return {
+                "join": [query.kind, query.emits, query.bounds, query.condition],
+                "compared": list(query.comparisons),
+                "left": _side(query.left),
+                "right": _side(query.right),
+            }
+        case ReferenceJoin():
+            return {
+                "reference": [query.table, query.kind, query.is_weighed],
+                "keys": [list(query.keys), list(query.matches)],
+                "left": [[each.name, each.sql] for each in query.columns],
+                "right": [[each.name, each.sql] for each in query.found],
+                "where": query.where,
+                "from": describe_query(query.source),
+            }
+        case ReferenceValue():
+            return {
+                "value": [query.table, query.value, query.where, query.name],
+                "from": describe_query(query.source),
+            }
+        case Explode():
+            return {
+                "explode": [query.kind, query.items, list(query.names), query.keeps_empty],
+                "weighed": query.is_weighed,
+                "left": [[each.name, each.sql] for each in query.columns],
+                "right": [[each.name, each.sql] for each in query.found],
+                "from": describe_query(query.source),
+            }
         case UnionAll():
             return {"union_all": [describe_query(each) for each in query.parts]}
+        case PythonRows():
+            return {"python": query.python.fingerprint, "from": describe_query(query.source)}
+        case PythonKeyed():
+            return {
+                "python": query.python.fingerprint,
+                "takes": list(query.takes),
+                **_lateness(query),
+                "from": describe_query(query.source),
+            }
+
+
+def _side(side: JoinSide) -> dict[str, Any]:
+    return {
+        "columns": [[each.name, each.sql] for each in side.columns],
+        "keys": list(side.keys),
+        "operands": list(side.operands),
+        "where": side.where,
+        "time": [side.time, side.lag_micros, side.weight],
+        "window": _window(side.window) if side.window else None,
+        "from": describe_query(side.source),
+    }
 
 
 def _aggregation(query: Aggregation) -> dict[str, Any]:
     return {
         **({"window": _window(query.window)} if query.window else {}),
-        **(_keyed(query) if isinstance(query, KeyedAggregate) else {}),
+        **(_keyed(query) if isinstance(query, KeyedAggregate) else _weight(query)),
         "keys": [[each.name, each.sql] for each in query.keys],
         "aggregates": [
-            [each.name, each.function, each.argument, *([each.by] if each.by else [])]
+            [each.name, each.function, each.argument, *([each.by] if each.by else []), *_more(each)]
             for each in query.aggregates
         ],
         "where": query.where,
+        **_lateness(query),
     }
+
+
+def _lateness(query: Aggregation | PythonKeyed) -> dict[str, int]:
+    return {"lateness": query.lateness_micros} if query.lateness_micros else {}
+
+
+def _more(aggregate: Aggregate) -> list[Any]:
+    """What only some aggregates have; nothing for the others, so old fingerprints stay."""
+    found = {
+        "others": list(aggregate.others),
+        "order": [[each.sql, each.descending, each.nulls_first] for each in aggregate.order],
+        "shares": list(aggregate.shares),
+        "is_list": aggregate.is_list,
+        "separator": aggregate.separator,
+        "is_distinct": aggregate.is_distinct,
+        "precision": aggregate.precision,
+    }
+    more = {name: value for name, value in found.items() if value}
+    return [more] if more else []
 
 
 def _window(window: Window) -> list[Any]:
@@ -206,6 +318,10 @@ def _window(window: Window) -> list[Any]:
     if window.offset_micros or window.grows:
         shape += [window.offset_micros, window.grows]
     return shape
+
+
+def _weight(query: WindowAggregate | Ranked) -> dict[str, Any]:
+    return {"weight": query.weight} if query.weight is not None else {}
 
 
 def _keyed(query: KeyedAggregate) -> dict[str, Any]:

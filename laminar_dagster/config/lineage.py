@@ -11,18 +11,25 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from laminar_dagster.config.mistakes import Report
-from laminar_dagster.config.model import (
+from laminar_dagster.config.model import PipelineModel
+from laminar_dagster.config.operators import time_of
+from laminar_dagster.config.relations import (
     Aggregation,
+    Explode,
+    Join,
+    JoinSide,
     KeyedAggregate,
-    PipelineModel,
+    PythonKeyed,
+    PythonRows,
     Ranked,
+    ReferenceJoin,
+    ReferenceValue,
     Relation,
     Select,
     TableInput,
     UnionAll,
     WindowAggregate,
 )
-from laminar_dagster.config.operators import time_of
 from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.config.sql.dialect import parse_expression
 from laminar_dagster.config.sql.expressions import Clause, Expressions
@@ -51,6 +58,10 @@ def column_lineage(model: PipelineModel) -> Lineage:
     tables: dict[str, Sequence[str]] = {
         str(each.source_id): [column.name for column in each.columns] for each in model.sources
     }
+    tables |= {
+        str(each.reference_id): [column.name for column in each.columns]
+        for each in model.references
+    }
     tables |= {str(each.name): each.columns for each in model.views}
     return {
         str(view.name): {
@@ -76,6 +87,41 @@ def _trace(relation: Relation, tables: Mapping[str, Sequence[str]]) -> _Origins:
             found = {each.name: _origins(each.sql, inside) for each in relation.columns}
             own = (WEIGHT,) if relation.rank is None else (relation.rank, WEIGHT)
             return {**found, **dict.fromkeys(own, frozenset())}
+        case Join():
+            found = {WEIGHT: frozenset[InputColumn]()} if relation.is_weighed else {}
+            for side in relation.sides:
+                inside = _trace_side(side, tables)
+                found |= {each.name: _origins(each.sql, inside) for each in side.columns}
+            return found
+        case ReferenceJoin():
+            inside, table = _trace(relation.source, tables), relation.table
+            there = {each: frozenset({InputColumn(table, each)}) for each in tables[table]}
+            return {
+                **({WEIGHT: inside[WEIGHT]} if relation.is_weighed else {}),
+                **{each.name: _origins(each.sql, inside) for each in relation.columns},
+                **{each.name: _origins(each.sql, there) for each in relation.found},
+            }
+        case ReferenceValue():
+            there = {
+                each: frozenset({InputColumn(relation.table, each)})
+                for each in tables[relation.table]
+            }
+            value = _origins(relation.value, there, grouped=True)
+            return {**_trace(relation.source, tables), relation.name: value}
+        case Explode():
+            inside = _trace(relation.source, tables)
+            items = _origins(relation.items, inside)
+            return {
+                **({WEIGHT: inside[WEIGHT]} if relation.is_weighed else {}),
+                **{each.name: _origins(each.sql, inside) for each in relation.columns},
+                **{each.name: items for each in relation.found},
+            }
+        case PythonRows():
+            # Code is not looked into: each column may come from every one that it is given.
+            every = frozenset().union(*_trace(relation.source, tables).values())
+            return dict.fromkeys(relation.columns, every)
+        case PythonKeyed():
+            return _trace_operator(relation, _trace(relation.source, tables))
         case UnionAll(parts):
             traced = [_trace(part, tables) for part in parts]
             by_position = zip(*(each.values() for each in traced), strict=True)
@@ -83,6 +129,25 @@ def _trace(relation: Relation, tables: Mapping[str, Sequence[str]]) -> _Origins:
                 name: frozenset().union(*origins)
                 for name, origins in zip(traced[0], by_position, strict=True)
             }
+
+
+def _trace_operator(query: PythonKeyed, inside: _Origins) -> _Origins:
+    """Keys and event time are handed on; all else may come from whatever the operator sees."""
+    own = {each.sql: _origins(each.sql, inside) for each in query.keys}
+    time = _origins(query.time, inside)
+    seen = frozenset().union(time, *own.values(), *(inside[name] for name in query.takes))
+    known = [*own.values(), time]
+    return {
+        name: known[place] if place < len(known) else seen
+        for place, name in enumerate(query.columns)
+    }
+
+
+def _trace_side(side: JoinSide, tables: Mapping[str, Sequence[str]]) -> _Origins:
+    inside = _trace(side.source, tables)
+    if side.window is None:
+        return inside
+    return {**inside, **dict.fromkeys(WINDOW_COLUMNS, _origins(side.window.time, inside))}
 
 
 def _trace_group(query: Aggregation, inside: _Origins) -> _Origins:
@@ -93,19 +158,21 @@ def _trace_group(query: Aggregation, inside: _Origins) -> _Origins:
         **dict.fromkeys(WINDOW_COLUMNS, time),
         **{each.name: _origins(each.sql, inside) for each in query.keys},
         **{
-            each.name: _origins(each.argument, inside) | _origins(each.by, inside)
+            each.name: frozenset().union(*(_origins(text, inside) for text in each.arguments))
             for each in query.aggregates
         },
     }
 
 
-def _origins(text: str | None, inside: _Origins) -> frozenset[InputColumn]:
+def _origins(
+    text: str | None, inside: _Origins, *, grouped: bool = False
+) -> frozenset[InputColumn]:
     """What an expression over some columns is computed from; None is the ``*`` of COUNT."""
-    mentioned = () if text is None else _columns_of(text, tuple(inside))
+    mentioned = () if text is None else _columns_of(text, tuple(inside), grouped)
     return frozenset().union(*(inside[name] for name in mentioned))
 
 
-def _columns_of(text: str, known: tuple[str, ...]) -> Collection[str]:
+def _columns_of(text: str, known: tuple[str, ...], grouped: bool) -> Collection[str]:
     """The columns that an expression mentions, as they are declared."""
     report = Report()
     scope = _Watched(known)
@@ -116,7 +183,7 @@ def _columns_of(text: str, known: tuple[str, ...]) -> Collection[str]:
             # sqlglot fails in many ways on what is no SQL.
             report.add("", "it cannot be read")
             break
-        Expressions(statement, "", report).check(tree, scope, Clause("SELECT"))
+        Expressions(statement, "", report).check(tree, scope, Clause("SELECT", grouped))
     return known if report.mistakes else scope.found
 
 

@@ -1,14 +1,6 @@
 """A pipeline as the engine sees it: sources, views in order, sinks.
 
-Frozen and checked. There are no statements left; expressions stay as Spark SQL text.
-
-A view's query is one of five shapes, nested through ``Relation``:
-
-    Select          projection and filter of one relation
-    WindowAggregate GROUP BY a window of event time (and keys), put out when the window closes
-    KeyedAggregate  GROUP BY keys, put out whenever it changes; or by sessions
-    Ranked          the first rows of each key, put out whenever they change
-    UnionAll        the rows of several queries of equal columns
+Frozen and checked. There are no statements left; what a view computes is in ``relations``.
 """
 
 from __future__ import annotations
@@ -18,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from laminar_dagster.config.pipeline import PipelineConfig
-from laminar_dagster.core.ids import OperatorId, SinkId, SourceId
+from laminar_dagster.config.relations import Python, PythonKeyed, PythonRows, Query
+from laminar_dagster.core.definition import OnAdded
+from laminar_dagster.core.ids import OperatorId, ReferenceId, SinkId, SourceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,190 +72,48 @@ class SourceTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Projection:
-    """An output column: its name, and the Spark SQL expression that computes it."""
-
-    name: str
-    sql: str
-
-
-@dataclass(frozen=True, slots=True)
-class TableInput:
-    """A source or a view, by name."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Select:
-    """Projection and filter. ``where`` is Spark SQL over the columns of ``source``."""
-
-    source: Relation
-    columns: tuple[Projection, ...]
-    where: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A window of event time; tumbling when ``slide`` equals ``size``.
+class ReferenceTable:
+    """A ``CREATE REFERENCE TABLE``: what streams are joined with, as an epoch's plan pins it.
 
     Attributes:
-        time: Spark SQL of the event time, a timestamp.
-        offset_micros: By how much its edges are shifted from midnight, 1970.
-        grows: It begins every ``size``, and ends every ``slide`` up to that (CUMULATE).
+        key: The columns of its PRIMARY KEY, as they are declared; empty if it has none. They are
+            not nullable.
+        connector: As of a source, and so are ``options`` and ``written``.
     """
 
-    time: str
-    size_micros: int
-    slide_micros: int
-    offset_micros: int = 0
-    grows: bool = False
-
-
-AggregateFunction = Literal[
-    "count",
-    "sum",
-    "min",
-    "max",
-    "avg",
-    "min_by",
-    "max_by",
-    "collect_list",
-    "collect_set",
-    "count_distinct",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """An aggregate. ``argument`` is Spark SQL over the input; None for ``COUNT(*)``.
-
-    Attributes:
-        name: Its column in the state, ``_a0``, ``_a1``, …
-        by: What decides which of the arguments is taken, for MIN_BY and MAX_BY.
-    """
-
-    name: str
-    function: AggregateFunction
-    argument: str | None
-    by: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WindowAggregate:
-    """Aggregates by window and keys, emitted when the window closes.
-
-    Attributes:
-        where: Over the input's columns.
-        keys: Columns ``_k0``, ``_k1``, … over the input's columns.
-        having: Over ``_k0`` …, ``_a0`` …, ``window_start``, ``window_end``.
-        columns: The output, over the same names as ``having``.
-    """
-
-    source: Relation
-    window: Window
-    keys: tuple[Projection, ...]
-    aggregates: tuple[Aggregate, ...]
-    columns: tuple[Projection, ...]
-    where: str | None = None
-    having: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedAggregate:
-    """Aggregates by keys, whose rows change as records come.
-
-    Attributes:
-        kind: A *group* has one row for each key; a *window* one for each window and key; a
-            *session* one for each stretch of a key's events.
-        emits: Each change, as rows of ``_weight`` -1 and +1; or each row once, when it ends.
-        window: Of the kind *window*.
-        time: Spark SQL of the event time; None where nothing depends on it.
-        gap_micros: A group leaves the view, and a session ends, so long after its last event. None
-            for groups that stay.
-        weight: Spark SQL of the weight of the input's rows; None if they are never taken back.
-        where: Over the input's columns.
-        keys: Columns ``_k0``, ``_k1``, … over the input's columns.
-        having: Over ``_k0`` …, ``_a0`` …, ``window_start``, ``window_end``.
-        columns: The output, over the same names as ``having``, and ``_weight``.
-    """
-
-    source: Relation
-    kind: Literal["group", "window", "session"]
-    emits: Literal["changes", "close"]
-    keys: tuple[Projection, ...]
-    aggregates: tuple[Aggregate, ...]
-    columns: tuple[Projection, ...]
-    window: Window | None = None
-    time: str | None = None
-    gap_micros: int | None = None
-    weight: str | None = None
-    where: str | None = None
-    having: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ordering:
-    """An item of ORDER BY: Spark SQL over the input."""
-
-    sql: str
-    descending: bool
-    nulls_first: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """The first rows of each key in some order, put out whenever they change.
-
-    Attributes:
-        keys: Columns ``_k0``, ``_k1``, … over the input's columns.
-        limit: So many of each key; 0 before it is known.
-        rank: The column that holds a row's place, from 1; None if nobody asks for it.
-        columns: The output, over the input's columns; ``rank`` and ``_weight`` follow.
-        time: As of ``KeyedAggregate``.
-        gap_micros: As of ``KeyedAggregate``.
-    """
-
-    source: Relation
-    keys: tuple[Projection, ...]
-    order: tuple[Ordering, ...]
-    limit: int
-    rank: str | None
-    columns: tuple[Projection, ...]
-    time: str | None = None
-    gap_micros: int | None = None
-    where: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UnionAll:
-    """The rows of several queries, column by position."""
-
-    parts: tuple[Select | Stateful, ...]
-
-
-Aggregation = WindowAggregate | KeyedAggregate
-Stateful = WindowAggregate | KeyedAggregate | Ranked
-Relation = TableInput | Select | WindowAggregate | KeyedAggregate | Ranked | UnionAll
-Query = Select | WindowAggregate | KeyedAggregate | Ranked | UnionAll
+    reference_id: ReferenceId
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    connector: str
+    options: Mapping[str, str] = field(repr=False)
+    place: Place
+    written: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A materialised view: ``CREATE MATERIALIZED VIEW``, or a bare SELECT in ``models/``.
+    """A materialised view: ``CREATE MATERIALIZED VIEW``, or a file of SQL or Python in ``models/``.
 
     Attributes:
-        sql: The query as its author wrote it.
+        sql: The query as its author wrote it, or the Python.
         columns: The names of its columns, in order.
         reads: The sources and views it reads, each once, in the order of the query.
+        on_added: What rows that are there show of an aggregate that is added to the query; None if
+            such a change is to be refused.
     """
 
     name: OperatorId
-    query: Query
+    query: Query | Python
     sql: str
     place: Place
     columns: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    on_added: OnAdded | None = None
+
+    @property
+    def language(self) -> Literal["sql", "python"]:
+        """In which it is written."""
+        return "python" if isinstance(self.query, PythonRows | PythonKeyed) else "sql"
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +146,7 @@ class PipelineModel:
         fingerprint: Changes when and only when what is computed may change.
         written_spark: The settings of Spark as written, ``${NAME}`` not filled in.
         warnings: What was allowed although it is doubtful, such as ``determinism: warn``.
+        references: The tables that streams are joined with.
     """
 
     config: PipelineConfig
@@ -304,3 +157,4 @@ class PipelineModel:
     fingerprint: str
     warnings: tuple[str, ...] = ()
     written_spark: Mapping[str, str] = field(default_factory=dict, repr=False)
+    references: tuple[ReferenceTable, ...] = ()

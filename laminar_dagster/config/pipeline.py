@@ -17,7 +17,7 @@ from laminar_dagster.config.metrics import MetricsConfig
 from laminar_dagster.config.strict_yaml import read_model
 from laminar_dagster.config.units import parse_duration, parse_size
 from laminar_dagster.core.errors import InvalidConfig
-from laminar_dagster.core.ids import OperatorId, PipelineName, SinkId, SourceId
+from laminar_dagster.core.ids import OperatorId, PipelineName, ReferenceId, SinkId, SourceId
 from laminar_dagster.core.ports import Admission
 
 FOLDER: Final = "dbt_like_configs"
@@ -163,6 +163,22 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, str] = {}
 
 
+class ReferenceConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A reference table in YAML: the same as a ``CREATE REFERENCE TABLE``.
+
+    Attributes:
+        columns: As of a source.
+        key: The columns of its primary key.
+        options: What the connector takes.
+    """
+
+    name: ReferenceId
+    connector: Text
+    columns: dict[str, str]
+    key: list[str] = []
+    options: dict[str, str] = {}
+
+
 class SinkConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A sink in YAML: the same as a ``CREATE SINK``."""
 
@@ -204,6 +220,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
     checks: ChecksConfig = ChecksConfig()
     metrics: MetricsConfig = MetricsConfig()
     sources: tuple[SourceConfig, ...] = ()
+    references: tuple[ReferenceConfig, ...] = ()
     sinks: tuple[SinkConfig, ...] = ()
     spark: dict[str, str] = {}
 

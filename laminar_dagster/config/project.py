@@ -19,15 +19,19 @@ from laminar_dagster.config.model import (
     Contract,
     PipelineModel,
     Place,
+    ReferenceTable,
     SinkTable,
     SourceTable,
     View,
 )
 from laminar_dagster.config.pipeline import PipelineConfig, find_pipelines
+from laminar_dagster.config.python_views import ParsedModel
+from laminar_dagster.config.references import check_column_names, read_key, reference_output
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
 from laminar_dagster.config.sql.reader import Reader
 from laminar_dagster.config.sql.scope import BROKEN, EventTime, Output
 from laminar_dagster.config.sql.syntax import (
+    CreateReference,
     CreateSink,
     CreateSource,
     CreateView,
@@ -38,9 +42,9 @@ from laminar_dagster.config.sql.text import SqlText
 from laminar_dagster.config.views import ParsedView, parse_view, read_views
 from laminar_dagster.config.watermarks import read_watermark
 from laminar_dagster.core.errors import InvalidConfig, InvalidName
-from laminar_dagster.core.ids import OperatorId, SinkId, SourceId
+from laminar_dagster.core.ids import OperatorId, ReferenceId, SinkId, SourceId
 
-IdT = TypeVar("IdT", SourceId, OperatorId, SinkId)
+IdT = TypeVar("IdT", SourceId, ReferenceId, OperatorId, SinkId)
 
 
 def load_project(
@@ -116,7 +120,13 @@ class _Loader:
         defined = [self._source(each) for each in definitions if isinstance(each, CreateSource)]
         sources = [each for each in defined if each is not None]
         tables = {str(each.source_id).lower(): self._table(each) for each in sources}
-        parsed = [*self._views(definitions, tables)]
+        declared = [
+            self._reference(each) for each in definitions if isinstance(each, CreateReference)
+        ]
+        references = [each for each in declared if each is not None]
+        tables |= {str(each.reference_id).lower(): reference_output(each) for each in references}
+        parsed: list[ParsedView | ParsedModel] = [*self._views(definitions, tables)]
+        parsed += self._python(files, config, tables)
         views, findings = read_views(parsed, tables, report)
         self._determinism(findings, config)
         names = [*(str(each.name) for each in parsed)]
@@ -130,7 +140,7 @@ class _Loader:
         assert config is not None
         if not views:
             report.warn(str(files.folder), "the pipeline has no view", "so it computes nothing")
-        mark = fingerprint(sources, views, config.buckets, spark)
+        mark = fingerprint(sources, views, config.buckets, spark, references)
         return PipelineModel(
             config,
             tuple(sorted(sources, key=lambda each: each.source_id)),
@@ -140,6 +150,7 @@ class _Loader:
             mark,
             tuple(report.warnings),
             spark,
+            tuple(sorted(references, key=lambda each: each.reference_id)),
         )
 
     def _config(self, files: PipelineFiles) -> tuple[PipelineConfig | None, Mapping[str, str]]:
@@ -201,7 +212,7 @@ class _Loader:
             return None
         first = self._names.setdefault((space, name.text.lower()), name.where)
         if first != name.where:
-            what = "source or view" if space == "table" else space
+            what = "source, reference table or view" if space == "table" else space
             problem = f"there is already a {what} `{name.text}`"
             self._report.add(name.where, problem, f"the other is at {first}")
             return None
@@ -213,12 +224,7 @@ class _Loader:
         connector = check_options(
             found.options, "source", name.text, self._connectors, self._report
         )
-        for column in found.columns:
-            if column.name.startswith("_") or column.name.lower() in WINDOW_COLUMNS:
-                problem = f"the column `{column.name[:80]}` of `{name.text}` has a reserved name"
-                self._report.add(name.where, problem, "choose one that begins with a letter")
-            elif not column.name or len(column.name) > 200 or not column.name.isprintable():
-                self._report.add(name.where, f"`{name.text}` has a column without a usable name")
+        check_column_names(name, found.columns, self._report)
         options = _without_connector(found.options.values)
         traits = self._traits(connector, options)
         columns = (*found.columns, *traits.columns)
@@ -236,6 +242,26 @@ class _Loader:
             tuple(each.name for each in traits.columns),
         )
 
+    def _reference(self, found: CreateReference) -> ReferenceTable | None:
+        name = found.name
+        identifier = self._identifier(ReferenceId, name, "table")
+        connector = check_options(
+            found.options, "reference table", name.text, self._connectors, self._report
+        )
+        check_column_names(name, found.columns, self._report)
+        columns, key = read_key(found, self._report)
+        if identifier is None:
+            return None
+        return ReferenceTable(
+            identifier,
+            columns,
+            key,
+            connector,
+            _without_connector(found.options.values),
+            _place(name),
+            _without_connector(found.options.written),
+        )
+
     def _traits(self, connector: str, options: Mapping[str, str]) -> SourceTraits:
         if self._connectors is None:
             return SourceTraits()
@@ -247,8 +273,20 @@ class _Loader:
         times: dict[str, EventTime] = {}
         if source.watermark is not None:
             times[source.watermark.column.lower()] = EventTime((str(source.source_id),))
-        lacks = self._traits(source.connector, source.options).lacks_retractions
-        return str(source.source_id), Output(names, times, lacks_retractions=lacks)
+        traits = self._traits(source.connector, source.options)
+        lacks, hidden = traits.lacks_retractions, traits.hidden
+        output = Output(
+            names,
+            times,
+            lacks_retractions=lacks,
+            hidden=hidden,
+            required=frozenset(
+                each.name
+                for each in source.columns
+                if not each.nullable or each.name.lower() in times
+            ),
+        )
+        return str(source.source_id), output
 
     def _views(
         self, definitions: list[Definition], tables: dict[str, tuple[str, Output]]
@@ -264,6 +302,35 @@ class _Loader:
                 yield parsed
             else:
                 tables[identifier.lower()] = (str(identifier), BROKEN)
+
+    def _python(
+        self,
+        files: PipelineFiles,
+        config: PipelineConfig | None,
+        tables: dict[str, tuple[str, Output]],
+    ) -> Iterator[ParsedModel]:
+        for path in files.python:
+            # Needs Arrow, which takes a moment to load: only where there are such files.
+            from laminar_dagster.config.python_files import findings_in, parse_model
+            from laminar_dagster.models.code import ModelCode
+
+            name = self._identifier(OperatorId, Name(path.stem, str(path), 1), "table")
+            try:
+                code = ModelCode(str(path), read_text(path))
+            except InvalidConfig as error:
+                self._report.add_error(error)
+                continue
+            if name is None:
+                continue
+            before = len(self._report.mistakes)
+            self._determinism(findings_in(name, code, self._report), config)
+            # What is refused is not run.
+            is_refused = len(self._report.mistakes) > before
+            parsed = None if is_refused else parse_model(name, code, self._report)
+            if parsed is not None:
+                yield parsed
+            else:
+                tables[name.lower()] = (str(name), BROKEN)
 
     def _sink(
         self, found: CreateSink, views: list[str], tables: Mapping[str, tuple[str, Output]]

@@ -10,12 +10,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from laminar_dagster.config.mistakes import Report, listed, nearest
-from laminar_dagster.config.model import PipelineModel, Place, SinkTable, SourceTable, View
+from laminar_dagster.config.model import (
+    PipelineModel,
+    Place,
+    ReferenceTable,
+    SinkTable,
+    SourceTable,
+    View,
+)
 from laminar_dagster.config.sql.intervals import spelled
 from laminar_dagster.config.sql.reader import Reader
 from laminar_dagster.config.sql.syntax import Describe, Drop, Name, ObjectKind, Show
 from laminar_dagster.config.sql.text import SqlText
 from laminar_dagster.config.variables import shown
+
+_Object = SourceTable | ReferenceTable | View | SinkTable
 
 STATEMENT: Final = "statement"
 MAX_STATEMENT: Final = 10_000
@@ -72,6 +81,12 @@ def _show(kind: ObjectKind, model: PipelineModel) -> Answer:
             for each in model.sources
         ]
         return Answer(("Source", "Connector", "Watermark", "Defined at"), tuple(rows))
+    if kind == "reference table":
+        tables = [
+            (str(each.reference_id), each.connector, ", ".join(each.key), str(each.place))
+            for each in model.references
+        ]
+        return Answer(("Reference table", "Connector", "Key", "Defined at"), tuple(tables))
     if kind == "sink":
         sinks = [
             (str(each.sink_id), str(each.view), each.connector, str(each.place))
@@ -85,7 +100,7 @@ def _show(kind: ObjectKind, model: PipelineModel) -> Answer:
     return Answer(("View", "Reads", "Columns", "Defined at"), tuple(views))
 
 
-def _describe(found: SourceTable | View | SinkTable) -> Answer:
+def _describe(found: _Object) -> Answer:
     match found:
         case SourceTable():
             rows = [
@@ -99,6 +114,18 @@ def _describe(found: SourceTable | View | SinkTable) -> Answer:
             ]
             notes = (f"connector: {found.connector}", *_options(found.written))
             return Answer(("Column", "Type", "Nullable", "Watermark"), tuple(rows), notes)
+        case ReferenceTable():
+            rows = [
+                (
+                    each.name,
+                    each.type.upper(),
+                    "YES" if each.nullable else "NO",
+                    "YES" if each.name in found.key else "",
+                )
+                for each in found.columns
+            ]
+            notes = (f"connector: {found.connector}", *_options(found.written))
+            return Answer(("Column", "Type", "Nullable", "Key"), tuple(rows), notes)
         case View():
             columns = tuple((each,) for each in found.columns)
             notes = (f"reads: {', '.join(found.reads)}", f"defined at: {found.place}", found.sql)
@@ -109,9 +136,7 @@ def _describe(found: SourceTable | View | SinkTable) -> Answer:
             return Answer(("Option", "Value"), tuple(options), (f"defined at: {found.place}",))
 
 
-def _refuse_drop(
-    drop: Drop, found: SourceTable | View | SinkTable, model: PipelineModel, report: Report
-) -> None:
+def _refuse_drop(drop: Drop, found: _Object, model: PipelineModel, report: Report) -> None:
     name = _name_of(found)
     place: Place = found.place
     readers = _readers(name, model) if not isinstance(found, SinkTable) else ()
@@ -127,12 +152,14 @@ def _readers(name: str, model: PipelineModel) -> Sequence[str]:
     return [*views, *(f"sink {each.sink_id}" for each in model.sinks if each.view == name)]
 
 
-def _find(
-    kind: ObjectKind, name: Name, model: PipelineModel, report: Report
-) -> SourceTable | View | SinkTable | None:
-    objects: Sequence[SourceTable | View | SinkTable] = model.sources
-    if kind != "source":
-        objects = model.views if kind == "view" else model.sinks
+def _find(kind: ObjectKind, name: Name, model: PipelineModel, report: Report) -> _Object | None:
+    kinds: Mapping[ObjectKind, Sequence[_Object]] = {
+        "source": model.sources,
+        "reference table": model.references,
+        "view": model.views,
+        "sink": model.sinks,
+    }
+    objects = kinds[kind]
     by_name = {_name_of(each).lower(): each for each in objects}
     found = by_name.get(name.text.lower())
     if found is None:
@@ -142,10 +169,12 @@ def _find(
     return found
 
 
-def _name_of(found: SourceTable | View | SinkTable) -> str:
+def _name_of(found: _Object) -> str:
     match found:
         case SourceTable():
             return str(found.source_id)
+        case ReferenceTable():
+            return str(found.reference_id)
         case View():
             return str(found.name)
         case SinkTable():

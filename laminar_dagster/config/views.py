@@ -6,26 +6,31 @@ import difflib
 import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
 from laminar_dagster.config.determinism import DeterminismWarning
 from laminar_dagster.config.fingerprint import relations
 from laminar_dagster.config.mistakes import Report
-from laminar_dagster.config.model import (
+from laminar_dagster.config.model import Place, View
+from laminar_dagster.config.python_views import ParsedModel, read_model
+from laminar_dagster.config.relations import (
+    Join,
     KeyedAggregate,
-    Place,
     Query,
     Ranked,
-    View,
+    Relation,
     WindowAggregate,
 )
 from laminar_dagster.config.sql.dialect import SqlSyntaxError, TooIntricate, parse
+from laminar_dagster.config.sql.join_refusals import JOINS
+from laminar_dagster.config.sql.joins import MAX_JOINS
 from laminar_dagster.config.sql.queries import QueryReader
-from laminar_dagster.config.sql.refusals import CLAUSES, RANKS
+from laminar_dagster.config.sql.refusals import RANKS
 from laminar_dagster.config.sql.scope import BROKEN, Output
-from laminar_dagster.config.sql.syntax import CreateView
+from laminar_dagster.config.sql.syntax import CreateView, Emit
 from laminar_dagster.config.sql.text import Statement
 from laminar_dagster.core.ids import OperatorId
 
@@ -45,6 +50,11 @@ class ParsedView:
     tree: exp.Expr
     reads: tuple[str, ...]
 
+    @property
+    def where(self) -> str:
+        """For mistakes."""
+        return self.definition.name.where
+
 
 def parse_view(name: OperatorId, definition: CreateView, report: Report) -> ParsedView | None:
     """Parse a view's query; None, and a mistake, if that is not possible."""
@@ -60,7 +70,7 @@ def parse_view(name: OperatorId, definition: CreateView, report: Report) -> Pars
             hint = "${NAME} works in WITH (…) alone; there are no templates"
             report.add(query.where(number), problem, hint)
             return None
-    if _has_join(query, report):
+    if _has_too_many_joins(query, report):
         return None
     try:
         tree = parse(query.tokens, query.sql.text)
@@ -78,18 +88,28 @@ def parse_view(name: OperatorId, definition: CreateView, report: Report) -> Pars
     return ParsedView(name, definition, tree, tuple(names))
 
 
-def _has_join(query: Statement, report: Report) -> bool:
-    """Refuse JOIN before parsing: sqlglot needs very long for a row of them."""
-    refused = CLAUSES["joins"]
-    for number, token in enumerate(query.tokens):
-        if token.token_type == refused.keywords[0]:
-            report.add(query.where(number), refused.problem, refused.instead)
-            return True
-    return False
+def _has_too_many_joins(query: Statement, report: Report) -> bool:
+    """Refuse a long row of JOIN before parsing: sqlglot needs very long for it."""
+    joins = (number for number in range(len(query.tokens)) if _is_join(query, number))
+    beyond = next(islice(joins, MAX_JOINS, None), None)
+    if beyond is not None:
+        report.add(query.where(beyond), JOINS["many"].problem, JOINS["many"].instead)
+    return beyond is not None
+
+
+def _is_join(query: Statement, number: int) -> bool:
+    """Whether a token is a JOIN, or begins a subquery of IN or EXISTS, which is one too."""
+    kinds = [each.token_type for each in query.tokens[max(0, number - 2) : number + 1]]
+    if kinds[-1] == TokenType.JOIN:
+        return True
+    is_subquery = kinds[-2:] == [TokenType.L_PAREN, TokenType.SELECT]
+    return is_subquery and kinds[0] in (TokenType.IN, TokenType.EXISTS)
 
 
 def read_views(
-    parsed: Iterable[ParsedView], tables: Mapping[str, tuple[str, Output]], report: Report
+    parsed: Iterable[ParsedView | ParsedModel],
+    tables: Mapping[str, tuple[str, Output]],
+    report: Report,
 ) -> tuple[list[View], list[DeterminismWarning]]:
     """Read views in an order in which each comes after those it reads.
 
@@ -111,9 +131,12 @@ def read_views(
         known.setdefault(key, (str(by_name[key].name), BROKEN))
     for key in order:
         each = by_name[key]
-        view, output, found = _read(each, known, report)
+        if isinstance(each, ParsedModel):
+            view, output = read_model(each, known, report)
+        else:
+            view, output, found = _read(each, known, report)
+            findings.extend(found)
         known[key] = (str(each.name), output)
-        findings.extend(found)
         if view is not None:
             views.append(view)
     return views, findings
@@ -139,25 +162,34 @@ def _read(
     place = Place(definition.query.sql.file, definition.name.line)
     text = definition.query.raw(0, len(definition.query.tokens))
     reads = tuple(tables[each][0] for each in parsed.reads if each in tables)
-    view = View(parsed.name, query, text, place, output.columns, reads)
+    added = definition.emit.on_added if definition.emit else None
+    view = View(parsed.name, query, text, place, output.columns, reads, added)
     return view, output, findings
 
 
 def _check_emit(parsed: ParsedView, query: Query, report: Report) -> None:
     """Note an EMIT that says nothing about its query."""
     emit = parsed.definition.emit
-    grouped = (WindowAggregate, KeyedAggregate, Ranked)
-    if emit is None or any(isinstance(each, grouped) for each in relations(query)):
+    if emit is None or any(_is_put_out_by(emit, each) for each in relations(query)):
         return
     if emit.changes:
-        hint = "leave it out; it is for views with GROUP BY, DISTINCT or ROW_NUMBER"
+        hint = (
+            "leave it out; it is for GROUP BY, DISTINCT, ROW_NUMBER and joins without an interval"
+        )
         report.add(emit.where, f"view `{parsed.name}` has no groups that could change", hint)
     else:
         hint = "leave it out; it is for views with TUMBLE or the like"
         report.add(emit.where, f"view `{parsed.name}` has no window to close", hint)
 
 
-def _order(views: Mapping[str, ParsedView]) -> tuple[list[str], list[str]]:
+def _is_put_out_by(emit: Emit, relation: Relation) -> bool:
+    """Whether what EMIT says can be said of a relation."""
+    if isinstance(relation, Join):
+        return relation.emits == ("changes" if emit.changes else "close")
+    return isinstance(relation, WindowAggregate | KeyedAggregate | Ranked)
+
+
+def _order(views: Mapping[str, ParsedView | ParsedModel]) -> tuple[list[str], list[str]]:
     """Views in order, by name where the order is free; and those that are part of a circle."""
     waiting = {key: {name for name in each.reads if name in views} for key, each in views.items()}
     readers: dict[str, list[str]] = {}
@@ -182,11 +214,11 @@ def _order(views: Mapping[str, ParsedView]) -> tuple[list[str], list[str]]:
     return order, circular
 
 
-def _on_circles(views: Mapping[str, ParsedView]) -> list[str]:
+def _on_circles(views: Mapping[str, ParsedView | ParsedModel]) -> list[str]:
     return [key for key in sorted(views) if _circle(key, views)]
 
 
-def _circle(start: str, views: Mapping[str, ParsedView]) -> list[str]:
+def _circle(start: str, views: Mapping[str, ParsedView | ParsedModel]) -> list[str]:
     """A shortest way from a view back to itself; empty if there is none."""
     came_from: dict[str, str] = {}
     queue = [start]
@@ -203,7 +235,9 @@ def _circle(start: str, views: Mapping[str, ParsedView]) -> list[str]:
     return []
 
 
-def _report_circles(circular: list[str], views: Mapping[str, ParsedView], report: Report) -> None:
+def _report_circles(
+    circular: list[str], views: Mapping[str, ParsedView | ParsedModel], report: Report
+) -> None:
     told: set[str] = set()
     only = {key: views[key] for key in circular}
     for key in circular:
@@ -212,7 +246,7 @@ def _report_circles(circular: list[str], views: Mapping[str, ParsedView], report
         way = _circle(key, only)
         told.update(way)
         shown = " → ".join(str(views[each].name) for each in way[:20])
-        where = views[key].definition.name.where
+        where = views[key].where
         report.add(where, f"views read each other in a circle: {shown}", "break it at one view")
 
 

@@ -1,4 +1,4 @@
-"""Sources and sinks that stand in ``pipeline.yml``: the same as in SQL, with the same checks."""
+"""Tables and sinks that stand in ``pipeline.yml``: the same as in SQL, with the same checks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,21 @@ from pathlib import Path
 
 from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.model import Column
-from laminar_dagster.config.pipeline import PipelineConfig, SinkConfig, SourceConfig
+from laminar_dagster.config.pipeline import (
+    PipelineConfig,
+    ReferenceConfig,
+    SinkConfig,
+    SourceConfig,
+)
 from laminar_dagster.config.sql.reader import read_column_type
-from laminar_dagster.config.sql.syntax import CreateSink, CreateSource, Name, Options, WatermarkFor
+from laminar_dagster.config.sql.syntax import (
+    CreateReference,
+    CreateSink,
+    CreateSource,
+    Name,
+    Options,
+    WatermarkFor,
+)
 from laminar_dagster.config.sql.text import SqlText
 from laminar_dagster.config.strict_yaml import Written, compose, read_model, written
 from laminar_dagster.config.units import parse_duration
@@ -30,16 +42,18 @@ def read_config(path: Path, environment: Mapping[str, str]) -> tuple[PipelineCon
 
 def definitions(
     path: Path, config: PipelineConfig, places: Places, report: Report
-) -> Iterator[CreateSource | CreateSink]:
-    """The sources and sinks of a ``pipeline.yml``."""
+) -> Iterator[CreateSource | CreateReference | CreateSink]:
+    """The sources, reference tables and sinks of a ``pipeline.yml``."""
     for number, source in enumerate(config.sources):
         yield _Item(path, ("sources", number), places, report).source(source)
+    for number, table in enumerate(config.references):
+        yield _Item(path, ("references", number), places, report).reference(table)
     for number, sink in enumerate(config.sinks):
         yield _Item(path, ("sinks", number), places, report).sink(sink)
 
 
 class _Item:
-    """One item of ``sources`` or ``sinks``."""
+    """One item of ``sources``, ``references`` or ``sinks``."""
 
     def __init__(
         self, path: Path, key: tuple[str | int, ...], places: Places, report: Report
@@ -50,8 +64,20 @@ class _Item:
         self._report = report
 
     def source(self, source: SourceConfig) -> CreateSource:
+        columns = self._columns(source, "source")
+        watermark = self._watermark(source)
+        name = self._name("name", source.name)
+        return CreateSource(name, columns, watermark, self._options(source))
+
+    def reference(self, table: ReferenceConfig) -> CreateReference:
+        columns = self._columns(table, "reference table")
+        line = self._written("key").line
+        key = tuple(Name(each, self._where("key"), line) for each in table.key)
+        return CreateReference(self._name("name", table.name), columns, key, self._options(table))
+
+    def _columns(self, item: SourceConfig | ReferenceConfig, noun: str) -> tuple[Column, ...]:
         columns: list[Column] = []
-        for column, kind in source.columns.items():
+        for column, kind in item.columns.items():
             where = self._where("columns", column)
             found = read_column_type(SqlText(where, kind), self._report)
             # A column whose type is wrong may still be spoken of.
@@ -62,11 +88,9 @@ class _Item:
                 problem = f"two columns are called `{each.name}`"
                 self._report.add(self._where("columns", each.name), problem)
             seen.add(each.name.lower())
-        if not source.columns:
-            self._report.add(self._where("columns"), f"source `{source.name}` has no columns")
-        watermark = self._watermark(source)
-        name = self._name("name", source.name)
-        return CreateSource(name, tuple(columns), watermark, self._options(source))
+        if not item.columns:
+            self._report.add(self._where("columns"), f"{noun} `{item.name}` has no columns")
+        return tuple(columns)
 
     def sink(self, sink: SinkConfig) -> CreateSink:
         return CreateSink(
@@ -83,7 +107,7 @@ class _Item:
         line = self._written("watermark", "column").line
         return WatermarkFor(Name(config.column, self._where("watermark", "column"), line), delay)
 
-    def _options(self, item: SourceConfig | SinkConfig) -> Options:
+    def _options(self, item: SourceConfig | ReferenceConfig | SinkConfig) -> Options:
         values = {"connector": item.connector, **item.options}
         texts = {name: self._written("options", name).text for name in item.options}
         places = {name: self._where("options", name) for name in item.options}

@@ -3,7 +3,8 @@
 Pure: two definitions in, a verdict with reasons for each operator out.
 
 *Keep*: the stored rows mean what they meant. *Migrate*: they can be read as what is wanted now, by
-leaving columns out or widening them. *Rescale*: they can, once they are spread over another number
+leaving columns out or widening them, or by adding some from which the past is missing, if the view
+says what they are to show of it. *Rescale*: they can, once they are spread over another number
 of buckets; an epoch of upkeep does that. *Rebuild*: they cannot, so the state would have to be
 computed again from the beginning; going on would publish wrong windows.
 """
@@ -21,6 +22,13 @@ from laminar_dagster.core.ids import OperatorId
 Verdict = Literal["keep", "migrate", "rescale", "rebuild", "new", "drop"]
 
 _WIDER: Final = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
+# What Arrow calls the types of Spark SQL that can be widened.
+_SPELLED: Final = {
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+}
 _DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
 _LONGEST: Final = 200
 
@@ -76,6 +84,9 @@ def _obstacles(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str
         yield f"the window was {_window(old)}, and is {_window(new)}"
     if old.gap_micros != new.gap_micros:
         yield f"rows were kept {_gap(old)}, and are to be kept {_gap(new)}"
+    if old.lateness_micros != new.lateness_micros:
+        before, after = old.lateness_micros / 1e6, new.lateness_micros / 1e6
+        yield f"records were taken up to {before:g} s late, and are to be up to {after:g} s"
     if old.weight != new.weight:
         yield f"rows were weighed by {_listed((old.weight,))}, and are by {_listed((new.weight,))}"
     if old.keys != new.keys:
@@ -85,20 +96,79 @@ def _obstacles(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str
             f"the state was filtered by {_listed((old.where,))}, "
             f"and the filter is {_listed((new.where,))}"
         )
-    missing = [each for each in new.partials if each not in old.partials]
-    if missing:
+    yield from _lost_state(old, new)
+    missing = _missing(old, new)
+    if missing and (why := _cannot_add(new)):
         holds = "its state holds" if new.kept_as else "open windows hold"
-        yield f"{holds} no {_listed(missing)}"
-    for name in sorted({*old.reads, *new.reads}):
-        if old.reads.get(name) != new.reads.get(name):
-            yield f"`{name}`, which it reads, {_how_changed(name, old, new)}"
+        yield f"{holds} no {_listed(missing)}{why}"
+    yield from _changed_input(old, new)
     for name, kind in new.columns.items():
         was = old.columns.get(name, kind)
         if was != kind and not (name in new.arguments and is_wider(was, kind)):
             yield f"`{name}` was {was.upper()}, and is {kind.upper()}"
 
 
+def _lost_state(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:
+    """What an operator in Python keeps, and can no longer be read."""
+    if old.version_of_state != new.version_of_state:
+        was, now = _listed((old.version_of_state,)), _listed((new.version_of_state,))
+        yield f"its version was {was}, and is {now}"
+    for name, kind in new.state.items():
+        was = old.state.get(name, kind)
+        if was != kind and not is_wider(_SPELLED.get(was, was), _SPELLED.get(kind, kind)):
+            yield f"`{name}` of its state was {was}, and is {kind}"
+
+
+def _kept_state(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:
+    """What an operator in Python keeps, and is read otherwise."""
+    if old.code != new.code and old.kept_as == new.kept_as:
+        yield "its code has changed, and goes on with the state that is there"
+    added = [each for each in new.state if each not in old.state]
+    if added and old.state:
+        yield f"{_listed(added)} is added to its state, null for keys that are there"
+    left = [each for each in old.state if each not in new.state]
+    if left and new.state:
+        yield f"{_listed(left)} is left out of its state"
+    for name, kind in new.state.items():
+        was = old.state.get(name, kind)
+        if was != kind:
+            yield f"`{name}` of its state is widened from {was} to {kind}"
+
+
+def _missing(old: OperatorDefinition, new: OperatorDefinition) -> list[str]:
+    return [each for each in new.partials if each not in old.partials]
+
+
+def _cannot_add(new: OperatorDefinition) -> str:
+    """Why no partial can be added to a state; empty if it can."""
+    if new.kept_as in ("rank", "join", "operator"):
+        return ", and what was left out of them cannot be had back"
+    if new.on_added is None:
+        return (
+            ": with `state.added = 'null'` after EMIT … WITH rows that are there show NULL for it, "
+            "with 'from_now' what comes from the next epoch on"
+        )
+    if new.on_added == "from_now" and new.weight is not None:
+        return ", and would take back what it never had: set `state.added = 'null'`"
+    return ""
+
+
+def _changed_input(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:
+    """What is not as it was among that from which the rows that go in are computed."""
+    if old.input is not None and old.input == new.input:
+        return
+    for name in sorted({*old.reads, *new.reads}):
+        if old.reads.get(name) != new.reads.get(name):
+            yield f"`{name}`, which it reads, {_how_changed(name, old, new)}"
+
+
 def _conversions(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:
+    yield from _kept_state(old, new)
+    missing = _missing(old, new)
+    if missing and new.on_added == "null":
+        yield f"{_listed(missing)} is added: NULL in rows that are there, exact in all that begin"
+    elif missing:
+        yield f"{_listed(missing)} is added: counted from the next epoch on, also in rows there are"
     unwanted = [each for each in old.partials if each not in new.partials]
     if unwanted:
         yield f"{_listed(unwanted)} is left out"
@@ -141,7 +211,9 @@ def _window(operator: OperatorDefinition) -> str:
 
 
 def _kept(operator: OperatorDefinition) -> str:
-    return f"by key, as a {operator.kept_as}" if operator.kept_as else "until windows close"
+    if operator.kept_as is None:
+        return "until windows close"
+    return f"by key, as {'an' if operator.kept_as == 'operator' else 'a'} {operator.kept_as}"
 
 
 def _gap(operator: OperatorDefinition) -> str:

@@ -9,6 +9,9 @@ epoch that is not finished. Of everything else,
 * records that were set aside stay for a time of their own, because people have to look at them;
 * the files of a source's snapshot go when no retained checkpoint stands before its end; drafts of
   one go as attempts do: when another was finished and they are older than the grace period;
+* the copies of reference tables that plans have pinned go when no retained manifest names them;
+  one that no plan has named goes as attempts do: when its epoch is decided and it is older than
+  the grace period;
 * ``prepared.json`` of every epoch stays for good. It is what stops a process that was paused for
   a week from deciding an old epoch a second time;
 * what is not ours is left alone.
@@ -37,6 +40,7 @@ class Holdings:
     Attributes:
         retained: Manifests to keep, of the newest checkpoints and of all unfinished epochs.
         undecided: Winners that are prepared and have no manifest yet.
+        pinned: The copies of reference tables that these winners' manifests will name.
         attempts: The epoch of each folder, as the record of its attempt says.
         decided: The newest epoch that has a winner.
         snapshots: Of all sources, those that are finished.
@@ -49,6 +53,7 @@ class Holdings:
     decided: EpochNumber
     objects: Iterable[ObjectInfo]
     snapshots: tuple[SourceSnapshot, ...] = ()
+    pinned: frozenset[CheckpointId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,7 @@ def find_garbage(
     sizes = {info.key: info.size for info in holdings.objects}
     folders = _Folders(holdings, now, grace, letters)
     copies = _Copies(holdings, now, grace)
+    pins = _Pins(holdings, now, grace)
     manifests: list[str] = []
     files: list[str] = []
     attempts: list[str] = []
@@ -93,8 +99,12 @@ def find_garbage(
         epoch_key = layout.parse_epoch_key(key)
         parsed = layout.parse_checkpoint_key(key)
         copy = layout.parse_snapshot_key(key)
+        pin = layout.parse_reference_key(key)
         if copy:
             if copies.may_lose(copy):
+                files.append(key)
+        elif pin:
+            if pins.may_lose(pin):
                 files.append(key)
         elif epoch_key:
             if epoch_key.is_plan and folders.is_before_history(epoch_key.epoch):
@@ -201,6 +211,28 @@ class _Copies:
             manifest.epoch == FIRST_EPOCH or not _has_passed(manifest, snapshot)
             for manifest in self._retained
         )
+
+
+class _Pins:
+    """Which copies of reference tables may go."""
+
+    def __init__(self, holdings: Holdings, now: datetime, grace: timedelta) -> None:
+        named = {pin.copy_id for manifest in holdings.retained for pin in manifest.references}
+        self._named = named | holdings.pinned
+        # A plan that is to come may name a copy that the newest checkpoint names, or one of its own
+        # epoch. Both are kept, so no plan has to be read.
+        self._decided = holdings.decided if holdings.retained else GENESIS
+        # As young as its youngest file: its writer may still be at it.
+        self._young = {
+            parsed.copy_id
+            for info in holdings.objects
+            if now - info.modified < grace and (parsed := layout.parse_reference_key(info.key))
+        }
+
+    def may_lose(self, key: layout.ReferenceKey) -> bool:
+        if key.copy_id in self._named or key.epoch > self._decided:
+            return False
+        return key.copy_id not in self._young
 
 
 def _has_passed(manifest: CheckpointManifest, snapshot: SourceSnapshot) -> bool:

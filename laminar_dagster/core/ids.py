@@ -82,6 +82,13 @@ class SourceId(_Name):
     noun = "source id"
 
 
+class ReferenceId(_Name):
+    """A reference table within a pipeline."""
+
+    __slots__ = ()
+    noun = "reference table id"
+
+
 class OperatorId(_Name):
     """An operator of the pipeline's plan, stable across restarts."""
 

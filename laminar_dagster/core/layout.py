@@ -6,6 +6,7 @@
     ├── pipelines/{fingerprint}.json
     ├── epochs/{epoch, 20 digits}/plan.json · prepared.json
     ├── snapshots/{source}/{number, 20 digits}/snapshot.json · {draft id}/{file}
+    ├── references/{table}/{epoch, 20 digits}/{copy id}/{file}
     ├── checkpoints/
     │   ├── {checkpoint id}/
     │   │   ├── attempt.json · manifest.json
@@ -33,6 +34,7 @@ from laminar_dagster.core.ids import (
     FileName,
     OperatorId,
     PartitionId,
+    ReferenceId,
     SinkId,
     SourceId,
 )
@@ -42,6 +44,7 @@ CHECKPOINTS: Final = "checkpoints/"
 LATEST: Final = "checkpoints/_latest"
 BRANCHES: Final = "branches/"
 SNAPSHOTS: Final = "snapshots/"
+REFERENCES: Final = "references/"
 
 
 # --- paths within a checkpoint's folder, as manifests name them --------------------------------
@@ -164,6 +167,18 @@ def snapshot_file_key(source: SourceId, number: int, draft: CheckpointId, file: 
     return f"snapshots/{source}/{number:020d}/{draft}/{file}"
 
 
+def reference_folder(table: ReferenceId, epoch: EpochNumber, copy_id: CheckpointId) -> str:
+    """The prefix of a copy of a reference table."""
+    return f"references/{table}/{epoch:020d}/{copy_id}/"
+
+
+def reference_file_key(
+    table: ReferenceId, epoch: EpochNumber, copy_id: CheckpointId, file: FileName
+) -> str:
+    """A file of rows of a reference table, copied for the plan of an epoch."""
+    return f"references/{table}/{epoch:020d}/{copy_id}/{file}"
+
+
 # --- reading keys back --------------------------------------------------------------------------
 
 
@@ -200,6 +215,28 @@ def parse_snapshot_key(key: str) -> SnapshotKey | None:
             case ["snapshots", source, number, draft, file] if _is_epoch(number):
                 FileName(file)
                 return SnapshotKey(SourceId(source), int(number), CheckpointId(draft))
+            case _:
+                return None
+    except (InvalidName, InvalidCheckpointId):
+        return None
+
+
+class ReferenceKey(NamedTuple):
+    """What a key below ``references/`` stands for: a file of a copy, and for which plan it is."""
+
+    table: ReferenceId
+    epoch: EpochNumber
+    copy_id: CheckpointId
+
+
+def parse_reference_key(key: str) -> ReferenceKey | None:
+    """What a key below ``references/`` stands for, or None for a stranger."""
+    try:
+        match key.split("/"):
+            case ["references", table, number, copy_id, file] if _is_epoch(number):
+                FileName(file)
+                epoch = EpochNumber(int(number))
+                return ReferenceKey(ReferenceId(table), epoch, CheckpointId(copy_id))
             case _:
                 return None
     except (InvalidName, InvalidCheckpointId):

@@ -15,6 +15,7 @@ from typing import Annotated
 from msgspec import Meta, field, structs
 
 from laminar_dagster.core import layout
+from laminar_dagster.core.additions import AddedPartial
 from laminar_dagster.core.document import (
     FORMAT_VERSION,
     Document,
@@ -42,6 +43,7 @@ from laminar_dagster.core.ids import (
     SourceId,
 )
 from laminar_dagster.core.offsets import Gap, SourcePosition, lane_of
+from laminar_dagster.core.reference import ReferencePin, require_each_once
 
 Micros = Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)]
 
@@ -75,13 +77,18 @@ class PartitionSnapshotEntry(Record, frozen=True, kw_only=True):
 
 
 class OperatorSnapshotEntry(Record, frozen=True, kw_only=True):
-    """The state of one operator: for each partition a full file, then deltas in epoch order."""
+    """The state of one operator: for each partition a full file, then deltas in epoch order.
+
+    Attributes:
+        added: Every partial that was ever added to it after it began.
+    """
 
     operator_id: OperatorId
     operator_type: Text
     state_backend: Text
     partitions: tuple[PartitionSnapshotEntry, ...]
     schema_fingerprint: Text | None = None
+    added: tuple[AddedPartial, ...] = ()
 
 
 class SourceReading(Record, frozen=True, kw_only=True):
@@ -196,6 +203,8 @@ class CheckpointManifest(Document, frozen=True, kw_only=True):
         total_size_bytes: Of all state files the manifest names.
         is_unaligned: Always false for epochs, which are aligned by construction.
         watermark: The pipeline's, in microseconds.
+        references: The reference tables as the plan pinned them: the plans to come may go on with
+            the same copies.
     """
 
     checkpoint_id: CheckpointId
@@ -215,9 +224,11 @@ class CheckpointManifest(Document, frozen=True, kw_only=True):
     watermark: Micros | None = None
     is_unaligned: bool = False
     metadata: dict[str, str] = field(default_factory=dict)
+    references: tuple[ReferencePin, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse times that have more than one spelling."""
+        require_each_once(self.references)
         require_utc("started_at", self.started_at)
         require_utc("completed_at", self.completed_at)
 
@@ -236,6 +247,12 @@ class CheckpointManifest(Document, frozen=True, kw_only=True):
         for file in chain.from_iterable(written):
             key = layout.checkpoint_key(self.checkpoint_id, file.path)
             yield key, file.size_bytes, file.sha256
+
+    def pinned_files(self) -> Iterator[tuple[str, int, str]]:
+        """The key, size and SHA-256 of every file of its reference tables."""
+        for pin in self.references:
+            for file in pin.files:
+                yield pin.key_of(file), file.size_bytes, file.sha256
 
     def warnings(self) -> tuple[str, ...]:
         """What is odd but harmless."""

@@ -29,6 +29,7 @@ from laminar_dagster.core.offsets import (
     SourceRange,
     lane_of,
 )
+from laminar_dagster.core.reference import ReferencePin, require_each_once
 from laminar_dagster.core.upkeep import Promotion, Rescale
 
 
@@ -91,6 +92,7 @@ class EpochPlan(Document, frozen=True, kw_only=True):
         fingerprint: Of the pipeline's code and configuration.
         parent: The checkpoint it builds on; None for the first epoch.
         upkeep: What is done to the state instead of reading; None for an ordinary epoch.
+        references: The reference tables, as the epoch sees them.
     """
 
     plan_id: CheckpointId
@@ -102,6 +104,7 @@ class EpochPlan(Document, frozen=True, kw_only=True):
     sources: tuple[SourcePlan, ...]
     sinks: tuple[SinkPlan, ...]
     upkeep: Rescale | Promotion | None = None
+    references: tuple[ReferencePin, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a plan that contradicts itself."""
@@ -119,6 +122,9 @@ class EpochPlan(Document, frozen=True, kw_only=True):
             raise ValueError("a sink is planned twice")
         if any(not GENESIS < sink.joined_at <= self.epoch for sink in self.sinks):
             raise ValueError("a sink joins after the epoch that already uses it")
+        require_each_once(self.references)
+        if any(pin.epoch > self.epoch for pin in self.references):
+            raise ValueError("a reference table is pinned to a copy of a later epoch")
         if self.upkeep:
             self._check_upkeep()
 

@@ -9,7 +9,13 @@ from typing import Any, Final
 
 import dagster as dg
 
-from laminar_dagster.config.model import Place, SinkTable, SourceTable, View
+from laminar_dagster.config.model import (
+    Place,
+    ReferenceTable,
+    SinkTable,
+    SourceTable,
+    View,
+)
 from laminar_dagster.config.redaction import redact
 from laminar_dagster.config.variables import shown
 from laminar_dagster.orchestration.names import PIPELINE_TAG
@@ -25,6 +31,19 @@ _SINK_KINDS: Final = {"delta": "deltalake", "sqlite": "sqlite"}
 
 def source_spec(stream: Stream, table: SourceTable) -> dg.AssetSpec:
     """A source: not ours to materialise."""
+    said = f"Read by {stream.names.pipeline} as `{table.source_id}`."
+    return _read_spec(stream, table, stream.source_key(table), said)
+
+
+def reference_spec(stream: Stream, table: ReferenceTable) -> dg.AssetSpec:
+    """A table that streams are joined with: every epoch pins a version of it."""
+    said = f"Joined with streams of {stream.names.pipeline} as `{table.reference_id}`."
+    return _read_spec(stream, table, stream.reference_key(table), said)
+
+
+def _read_spec(
+    stream: Stream, table: SourceTable | ReferenceTable, key: dg.AssetKey, description: str
+) -> dg.AssetSpec:
     columns = [
         dg.TableColumn(
             each.name, each.type, constraints=dg.TableColumnConstraints(nullable=each.nullable)
@@ -32,9 +51,9 @@ def source_spec(stream: Stream, table: SourceTable) -> dg.AssetSpec:
         for each in table.columns
     ]
     return dg.AssetSpec(
-        stream.source_key(table),
+        key,
         group_name=stream.names.group,
-        description=f"Read by {stream.names.pipeline} as `{table.source_id}`.",
+        description=description,
         kinds={table.connector, *([table.options["format"]] if "format" in table.options else [])},
         metadata={
             "dagster/column_schema": dg.TableSchema(columns),
@@ -50,7 +69,7 @@ def plan_spec(stream: Stream) -> dg.AssetSpec:
         stream,
         stream.names.asset(PLAN),
         "What an epoch reads: the range of every partition, and the only clock it may use.",
-        deps=[stream.source_key(table) for table in stream.model.sources],
+        deps=[*stream.read_keys()],
         kinds={"laminar"},
     )
 
@@ -69,12 +88,12 @@ def view_spec(stream: Stream, view: View) -> dg.AssetSpec:
     return _spec(
         stream,
         stream.names.asset(view.name),
-        f"```sql\n{view.sql.strip()}\n```",
+        f"```{view.language}\n{view.sql.strip()}\n```",
         deps=[
             stream.names.asset(PLAN),
             *(stream.table_key(name) for name in view.reads),
         ],
-        kinds={"pyspark", "sql", *(["pandera"] if contract else [])},
+        kinds={"pyspark", view.language, *(["pandera"] if contract else [])},
         metadata={"dagster/column_lineage": lineage, **_written_at(view.place)},
     )
 
@@ -158,7 +177,7 @@ def _spec(
 
 def _dep(stream: Stream, key: dg.AssetKey) -> dg.AssetDep:
     """Within a pipeline, epoch N comes of epoch N; of a source, an epoch reads what there is."""
-    if key in {stream.source_key(table) for table in stream.model.sources}:
+    if key in stream.read_keys():
         return dg.AssetDep(key, partition_mapping=dg.LastPartitionMapping())
     return dg.AssetDep(key)
 

@@ -29,6 +29,7 @@ LAG: Final = "lag"
 STATE_GROWTH: Final = "state_growth"
 RETENTION: Final = "retention"
 HEADROOM: Final = "retention_headroom"
+REFERENCES: Final = "reference_tables"
 
 # So far back does a check of growth look.
 _LOOK_BACK: Final = 10
@@ -50,8 +51,17 @@ def epoch_checks(stream: Stream) -> list[dg.AssetCheckSpec]:
         )
         for each in stream.model.contracts
     ]
+    references = [
+        dg.AssetCheckSpec(
+            REFERENCES,
+            asset=plan,
+            description="Every reference table answered when it was due, and no older copy had to "
+            "do. Warns only.",
+        )
+    ]
     return [
         *contracts,
+        *(references if stream.model.references else ()),
         dg.AssetCheckSpec(
             ACCOUNTING,
             asset=state,
@@ -138,10 +148,25 @@ def results(
     yield _result(plan_key, CONTIGUITY, True, "no gap, no overlap", epoch=epoch, ranges=ranges)
     sinks = len(manifest.sinks)
     yield _result(state, SINK_FIT, True, "nothing against it", epoch=epoch, sinks=sinks)
+    if stream.model.references:
+        yield _references(stream, plan)
     yield _lag(stream, backlog, epoch)
     yield _retention(stream, manifest, checkpoints)
     yield _headroom(stream, manifest, backlog)
     yield _growth(stream, manifest, checkpoints)
+
+
+def _references(stream: Stream, plan: EpochPlan) -> dg.AssetCheckResult:
+    """Whether a table was away, and the epoch went on with an older copy of it."""
+    away = [
+        f"{pin.reference_id} has been away since {pin.unavailable_since.isoformat()}; the copy of "
+        f"epoch {pin.epoch} is used, last found right at {pin.checked_at.isoformat()}"
+        for pin in plan.references
+        if pin.unavailable_since
+    ]
+    told = "; ".join(away) or "every table answered when it was due"
+    key, kept = stream.names.asset(PLAN), sum(pin.is_kept for pin in plan.references)
+    return _result(key, REFERENCES, not away, told, epoch=str(plan.epoch), tables_away=kept)
 
 
 def _lag(stream: Stream, backlog: Backlog, epoch: str) -> dg.AssetCheckResult:

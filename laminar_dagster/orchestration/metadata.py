@@ -15,6 +15,7 @@ from laminar_dagster.core.manifest import CheckpointManifest, FileEntry
 from laminar_dagster.core.offsets import describe_position, lane_of
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.recovery import RecoveryResult
+from laminar_dagster.core.reference import ReferencePin
 from laminar_dagster.core.transactions import EpochTransactionRecord
 from laminar_dagster.core.upkeep import describe_upkeep
 from laminar_dagster.runtime.backlog import Backlog, distance
@@ -72,7 +73,9 @@ def plan_metadata(plan: EpochPlan) -> Metadata:
             sum(not part.is_empty for source in plan.sources for part in source.ranges)
         ),
         "partitions_idle": dg.MetadataValue.int(len(idle)),
+        **_age_metadata(plan),
         **_table("ranges", rows),
+        **_table("references", _pinned(plan.references)),
         **_table("gaps", gaps),
     }
 
@@ -130,8 +133,52 @@ def manifest_metadata(manifest: CheckpointManifest) -> Metadata:
         }
         for entry in manifest.dead_letters
     ]
-    tables = {**_table("positions", positions), **_table("dead_letters", letters)}
+    added: list[Row] = [
+        {
+            "operator": str(entry.operator_id),
+            "partial": each.partial,
+            "since epoch": int(each.epoch),
+            "shows": each.meaning,
+        }
+        for entry in manifest.operators
+        for each in entry.added
+    ]
+    tables = {
+        **_table("positions", positions),
+        **_table("references", _pinned(manifest.references)),
+        **_table("dead_letters", letters),
+        **_table("added_to_state", added),
+    }
     return {**found, **tables, **origin}
+
+
+def _age_metadata(plan: EpochPlan) -> Metadata:
+    """How large each reference table was, and how old what was known of it: one plot for each."""
+    found: Metadata = {}
+    for pin in plan.references:
+        name, age = pin.reference_id, (plan.clock - pin.checked_at).total_seconds()
+        found |= {
+            f"reference_rows_{name}": dg.MetadataValue.int(pin.rows),
+            f"reference_bytes_{name}": dg.MetadataValue.int(pin.size_bytes),
+            f"reference_age_seconds_{name}": dg.MetadataValue.float(round(age, 3)),
+        }
+    return found
+
+
+def _pinned(pins: Iterable[ReferencePin]) -> list[Row]:
+    return [
+        {
+            "reference": str(pin.reference_id),
+            "copied for epoch": int(pin.epoch),
+            "rows": pin.rows,
+            "bytes": pin.size_bytes,
+            "copied at": pin.copied_at.isoformat(),
+            "looked at": pin.checked_at.isoformat(),
+            "away since": pin.unavailable_since.isoformat() if pin.unavailable_since else "",
+            "copy": pin.copy_id,
+        }
+        for pin in pins
+    ]
 
 
 def reading_metadata(manifest: CheckpointManifest) -> Metadata:

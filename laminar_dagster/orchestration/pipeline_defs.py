@@ -10,7 +10,7 @@ import dagster as dg
 
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.config.project import load_project
-from laminar_dagster.orchestration.asset_specs import source_spec
+from laminar_dagster.orchestration.asset_specs import reference_spec, source_spec
 from laminar_dagster.orchestration.commit_assets import build_commit_assets
 from laminar_dagster.orchestration.epoch_assets import build_epoch_assets
 from laminar_dagster.orchestration.jobs import build_jobs
@@ -70,12 +70,16 @@ def build_definitions(
 def _sources(streams: tuple[Stream, ...]) -> dict[dg.AssetKey, dg.AssetSpec]:
     """What is only read. A place that several read is one asset, and so is one that is written."""
     written = {stream.sink_key(table) for stream in streams for table in stream.model.sinks}
-    return {
+    found = {
         spec.key: spec
         for stream in streams
-        for table in stream.model.sources
-        if (spec := source_spec(stream, table)).key not in written
+        for spec in (
+            # What is a source to somebody is described as one.
+            *(reference_spec(stream, table) for table in stream.model.references),
+            *(source_spec(stream, table) for table in stream.model.sources),
+        )
     }
+    return {key: spec for key, spec in found.items() if key not in written}
 
 
 def _definitions_of(

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Protocol
 import dagster as dg
 
 from laminar_dagster.config.lineage import Lineage, column_lineage
-from laminar_dagster.config.model import PipelineModel, SinkTable, SourceTable, View
+from laminar_dagster.config.model import (
+    PipelineModel,
+    ReferenceTable,
+    SinkTable,
+    SourceTable,
+    View,
+)
 from laminar_dagster.config.variables import shown
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.ids import EpochNumber, SinkId
@@ -91,7 +97,9 @@ class Stream:
         bad records. Short enough for a tag.
         """
         config = self.model.config
-        tables: list[SourceTable | SinkTable] = [*self.model.sources, *self.model.sinks]
+        model = self.model
+        tables: list[SourceTable | ReferenceTable | SinkTable]
+        tables = [*model.sources, *model.references, *model.sinks]
         options = [
             (name, shown(name, text))
             for table in tables
@@ -120,16 +128,30 @@ class Stream:
         found = {each.source_id: each for each in self.adapters.sources}
         return place_key(found[table.source_id].address, self.project)
 
+    def reference_key(self, table: ReferenceTable) -> dg.AssetKey:
+        """The asset that a reference table is."""
+        found = {each.reference_id: each for each in self.adapters.references}
+        return place_key(found[table.reference_id].address, self.project)
+
+    def read_keys(self) -> tuple[dg.AssetKey, ...]:
+        """The assets of everything that is read from outside, each once."""
+        sources = (self.source_key(table) for table in self.model.sources)
+        tables = (self.reference_key(table) for table in self.model.references)
+        return tuple(dict.fromkeys((*sources, *tables)))
+
     def sink_key(self, table: SinkTable) -> dg.AssetKey:
         """The asset that a sink writes."""
         found = {each.sink_id: each for each in self.adapters.sinks}
         return place_key(found[table.sink_id].address, self.project)
 
     def table_key(self, name: str) -> dg.AssetKey:
-        """The asset of what a view reads: a source, or another view."""
+        """The asset of what a view reads: a source, a reference table, or another view."""
         for table in self.model.sources:
             if table.source_id == name:
                 return self.source_key(table)
+        for reference in self.model.references:
+            if reference.reference_id == name:
+                return self.reference_key(reference)
         return self.names.asset(name)
 
     def view(self, name: str) -> View:

@@ -15,8 +15,8 @@ from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.model import PipelineModel, Place
 from laminar_dagster.config.pipeline import PipelineConfig, config_file
 from laminar_dagster.core.errors import InvalidConfig, InvalidName
-from laminar_dagster.core.ports import ObjectStore, Sink, Source
-from laminar_dagster.runtime.assembly import build_sink, build_source
+from laminar_dagster.core.ports import ObjectStore, Reference, Sink, Source
+from laminar_dagster.runtime.assembly import build_reference, build_sink, build_source
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.stores.url import local_folder, open_store
 
@@ -29,10 +29,11 @@ class Adapters:
 
     sources: tuple[Source, ...]
     sinks: tuple[Sink, ...]
+    references: tuple[Reference, ...] = ()
 
 
 def build_adapters(model: PipelineModel, project: Path) -> Adapters:
-    """Build every source and sink; nothing is opened yet.
+    """Build every source, reference table and sink; nothing is opened yet.
 
     Raises:
         InvalidPipeline: Lists every option that is wrong, and a wrong address of the store.
@@ -51,8 +52,12 @@ def build_adapters(model: PipelineModel, project: Path) -> Adapters:
         [(table.place, partial(build_sink, table, project, name)) for table in model.sinks],
         report,
     )
+    references = _build_each(
+        [(table.place, partial(build_reference, table, project)) for table in model.references],
+        report,
+    )
     report.raise_if_any()
-    return Adapters(sources, sinks)
+    return Adapters(sources, sinks, references)
 
 
 def _existing_store(config: PipelineConfig, project: Path, report: Report) -> ObjectStore | None:

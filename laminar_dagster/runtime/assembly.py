@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from laminar_dagster.config.connectors import Connectors
 from laminar_dagster.config.definition import define
-from laminar_dagster.config.model import PipelineModel, SinkTable, SourceTable
+from laminar_dagster.config.model import (
+    PipelineModel,
+    ReferenceTable,
+    SinkTable,
+    SourceTable,
+)
 from laminar_dagster.config.pipeline import PipelineConfig
 from laminar_dagster.core.errors import InvalidConfig, InvalidState
 from laminar_dagster.core.ids import CheckpointId, PipelineName
@@ -21,6 +26,7 @@ from laminar_dagster.core.ports import (
     EpochOutput,
     Examination,
     ObjectStore,
+    Reference,
     Sink,
     SnapshotKeeper,
     Source,
@@ -42,6 +48,9 @@ from laminar_dagster.sources.mysql.options import mysql_cdc_traits
 from laminar_dagster.sources.mysql.source import MysqlCdcSource
 from laminar_dagster.sources.postgres.source import PostgresCdcSource
 from laminar_dagster.sources.postgres.traits import postgres_cdc_traits
+from laminar_dagster.sources.references.delta import DeltaReference
+from laminar_dagster.sources.references.file import FileReference
+from laminar_dagster.sources.references.postgres import PostgresReference
 from laminar_dagster.stores.url import open_store
 
 if TYPE_CHECKING:
@@ -59,6 +68,11 @@ SNAPSHOT_SOURCES: Final[Mapping[str, SnapshotSourceBuilder]] = {
     "mysql-cdc": MysqlCdcSource.from_table,
     "postgres-cdc": PostgresCdcSource.from_table,
 }
+REFERENCES: Final[Mapping[str, Callable[[ReferenceTable, Path], Reference]]] = {
+    "delta": DeltaReference.from_table,
+    "file": FileReference.from_table,
+    "postgres": PostgresReference.from_table,
+}
 SINKS: Final[Mapping[str, Callable[[SinkTable, Path, PipelineName], Sink]]] = {
     "delta": DeltaSink.from_table,
     "mysql": MysqlSink.from_table,
@@ -73,6 +87,7 @@ def known_connectors() -> Connectors:
     return Connectors(
         sources=dict.fromkeys((*SOURCES, *SNAPSHOT_SOURCES), ("*",)),
         sinks=dict.fromkeys(SINKS, ("*",)),
+        references=dict.fromkeys(REFERENCES, ("*",)),
         traits={
             "kafka": kafka_traits,
             "mysql-cdc": mysql_cdc_traits,
@@ -105,6 +120,7 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory | None
         engine=build_engine(model, store, sources, session),
         sources=sources,
         sinks=tuple(build_sink(table, project, config.name) for table in model.sinks),
+        references=tuple(build_reference(table, project) for table in model.references),
         published=branch_sinks(model),
         definition=define(model),
         limits=config.epoch.admission,
@@ -181,6 +197,19 @@ def build_source(
         return from_snapshot(table, project, defaults, StoredSnapshots(store, table.source_id))
     assert build is not None
     return build(table, project, defaults)
+
+
+def build_reference(table: ReferenceTable, project: Path) -> Reference:
+    """The adapter of a reference table; nothing is opened yet.
+
+    Raises:
+        InvalidConfig: An option is wrong, or the connector unknown.
+    """
+    build = REFERENCES.get(table.connector)
+    if build is None:
+        known = f"connectors of reference tables: {', '.join(REFERENCES)}"
+        raise InvalidConfig(str(table.place), f"no connector {table.connector!r}", known)
+    return build(table, project)
 
 
 def build_sink(table: SinkTable, project: Path, pipeline: PipelineName) -> Sink:

@@ -43,9 +43,16 @@ class CheckpointStore:
     are remembered: finding out how far an epoch is would otherwise read them after every step.
     """
 
-    def __init__(self, store: ObjectStore) -> None:
-        """Work on a store; ``store.probe()`` is the caller's to call once."""
+    def __init__(self, store: ObjectStore, snapshots: ObjectStore | None = None) -> None:
+        """Work on a store; ``store.probe()`` is the caller's to call once.
+
+        Args:
+            store: Where the documents are.
+            snapshots: Where those of the sources are, if it is not there: of a branch, the
+                pipeline's.
+        """
         self.objects = store
+        self.snapshots = snapshots or store
         self._remembered: dict[str, Document] = {}
 
     # --- epochs ---------------------------------------------------------------------------------
@@ -135,10 +142,16 @@ class CheckpointStore:
         return self._read_fixed(layout.definition_key(fingerprint), PipelineDefinition)
 
     def create_definition(self, definition: PipelineDefinition) -> None:
-        """Write down what a fingerprint stands for; the same for everybody who does."""
+        """Write down what a fingerprint stands for, unless somebody has.
+
+        An earlier release may have written down less of it; what is there stays.
+        """
         key = layout.definition_key(definition.fingerprint)
-        if self._remembered.get(key) != definition:
-            self._create(key, definition)
+        if key not in self._remembered:
+            try:
+                self._create(key, definition)
+            except ObjectExists:
+                self.definition(definition.fingerprint)
 
     # --- checkpoints ----------------------------------------------------------------------------
 

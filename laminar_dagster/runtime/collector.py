@@ -80,6 +80,7 @@ def collect(
             checkpoints.objects.list(layout.CHECKPOINTS),
             checkpoints.objects.list(layout.EPOCHS),
             checkpoints.objects.list(layout.SNAPSHOTS),
+            checkpoints.objects.list(layout.REFERENCES),
         )
     )
     standing = survey(checkpoints)
@@ -94,6 +95,7 @@ def collect(
             decided=_decided(standing),
             objects=objects,
             snapshots=finished_snapshots(checkpoints.objects, objects),
+            pinned=_pinned_only(standing),
         ),
         now,
         retention.grace,
@@ -134,6 +136,16 @@ def _prepared_only(standing: Standing) -> frozenset[CheckpointId]:
         found.prepared.checkpoint_id
         for found in standing.epochs
         if found.prepared and not found.manifest
+    )
+
+
+def _pinned_only(standing: Standing) -> frozenset[CheckpointId]:
+    """The copies of reference tables that prepared epochs name."""
+    return frozenset(
+        pin.copy_id
+        for found in standing.epochs
+        if found.prepared
+        for pin in found.prepared.manifest.references
     )
 
 

@@ -102,6 +102,20 @@ SINK_COMMIT: Final = _of_sink(
     "commit.duration", "s", "From sending the commit until it was confirmed.", "histogram"
 )
 
+
+def _of_reference(name: str, unit: str, description: str) -> Metric:
+    return Metric(f"laminar.reference.{name}", "gauge", unit, description, ("reference",))
+
+
+REFERENCE_CHECKED: Final = _of_reference(
+    "checked", "s", "When the table was last looked at, since 1970."
+)
+REFERENCE_UNAVAILABLE: Final = _of_reference(
+    "unavailable", "1", "Whether the table is away and an older copy is used: 1 or 0."
+)
+REFERENCE_ROWS: Final = _of_reference("rows", "{row}", "Rows of the copy in use.")
+REFERENCE_BYTES: Final = _of_reference("bytes", "By", "Bytes of the copy in use.")
+
 METRICS: Final = (
     RECORDS,
     BYTES,
@@ -129,4 +143,8 @@ METRICS: Final = (
     SINK_ROWS,
     SINK_BEGIN,
     SINK_COMMIT,
+    REFERENCE_CHECKED,
+    REFERENCE_UNAVAILABLE,
+    REFERENCE_ROWS,
+    REFERENCE_BYTES,
 )

@@ -9,7 +9,7 @@ from typing import Final
 from laminar_dagster.core.branch import BranchSink
 from laminar_dagster.core.definition import PipelineDefinition
 from laminar_dagster.core.ids import CheckpointId, PipelineName, SinkId
-from laminar_dagster.core.ports import Admission, Clock, Engine, Sink, Source
+from laminar_dagster.core.ports import Admission, Clock, Engine, Reference, Sink, Source
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock, mint_checkpoint_id
 from laminar_dagster.runtime.collector import Retention
@@ -32,6 +32,7 @@ class Pipeline:
             pipeline goes on with whatever state there is.
         limits: How much an epoch may take at most.
         max_drift: How far a partition may run ahead of the slowest in event time, in microseconds.
+        references: The tables that its streams are joined with.
         transactions: Of its sinks, as far as this process has committed any.
         collect_every: Garbage is collected in every so many-th epoch, because that lists the store.
     """
@@ -42,6 +43,7 @@ class Pipeline:
     engine: Engine
     sources: tuple[Source, ...]
     sinks: tuple[Sink, ...]
+    references: tuple[Reference, ...] = ()
     published: tuple[BranchSink, ...] | None = None
     definition: PipelineDefinition | None = None
     limits: Admission = _NO_LIMITS

@@ -23,6 +23,7 @@ from laminar_dagster.core.ports import EpochOutput
 from laminar_dagster.core.prepared import AttemptRecord
 from laminar_dagster.runtime.deployment import require_fit
 from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.references import require_pinned
 from laminar_dagster.runtime.steps import begin_attempt, carry_out, check_sources
 from laminar_dagster.runtime.survey import find_epoch
 
@@ -94,6 +95,7 @@ def carried_out_again(
     """
     require_fit(pipeline, planned)
     check_sources(pipeline, planned)
+    require_pinned(pipeline, planned)
     record = begin_attempt(pipeline, planned.epoch)
     try:
         output = carry_out(pipeline, planned, parent, record)

@@ -64,10 +64,15 @@ class StoredSnapshots:
         """See ``SnapshotKeeper.begin``."""
         return SnapshotDraft(number, self.mint())
 
-    def has_begun(self, number: int) -> bool:
-        """See ``SnapshotKeeper.has_begun``."""
+    def marks(self, number: int, name: FileName) -> tuple[bytes, ...]:
+        """See ``SnapshotKeeper.marks``."""
+        if self.store is None:
+            return ()
         folder = layout.snapshot_folder(self.source_id, number)
-        return self.store is not None and any(True for _ in self.store.list(folder))
+        keys = [info.key for info in self.store.list(folder) if info.key.endswith(f"/{name}")]
+        # One that was collected meanwhile is of a draft that another has outrun.
+        found = [self.store.read_versioned(key, limit=MAX_DOCUMENT_BYTES) for key in keys]
+        return tuple(each.data for each in found if each is not None)
 
     def write(self, draft: SnapshotDraft, name: FileName, rows: int, data: bytes) -> SnapshotFile:
         """See ``SnapshotKeeper.write``."""

@@ -20,8 +20,11 @@ from laminar_dagster.runtime.branches.rows import comparable
 from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.spark.arrow_files import file_table
-from laminar_dagster.spark.columns import END, FIRST, LAST
+from laminar_dagster.spark.columns import END, FIRST, LAST, SIDE, TIME
+from laminar_dagster.spark.join_shape import LEFT, JoinShape
+from laminar_dagster.spark.keyed_rows import WEIGHT
 from laminar_dagster.spark.keyed_shape import KeyedShape
+from laminar_dagster.spark.operator_shape import OperatorShape
 from laminar_dagster.spark.ranked_shape import RANK, RankedShape
 from laminar_dagster.spark.state_shape import StateShape
 from laminar_dagster.spark.stored_shape import stored_shape
@@ -29,6 +32,7 @@ from laminar_dagster.spark.stored_shape import stored_shape
 WINDOW_END = "window_end"
 CHANGE = "change"
 PLACE = "place"
+COUNT = "rows"
 _TIMES = {END: WINDOW_END, FIRST: "first_event", LAST: "last_event"}
 
 
@@ -69,8 +73,12 @@ def read_state(
     if closed is not None:
         is_open = pc.greater(merged.column(END), closed)
         merged = merged.filter(pc.fill_null(is_open, True))
+    if isinstance(shape, JoinShape):
+        return _state_of_join(entry.operator_id, merged, shape)
     if isinstance(shape, KeyedShape):
         merged = shape.alive(merged)
+    if isinstance(shape, OperatorShape):
+        return _state_of_python(entry.operator_id, shape, merged)
     if isinstance(shape, RankedShape):
         merged = shape.listed(merged)
     spelled = {key.name: key.sql for key in shape.keys} | _TIMES
@@ -83,6 +91,29 @@ def read_state(
         keys, told = (*keys, PLACE), {**told, PLACE: merged.column(RANK)}
     rows = _sorted(pa.table({**told, **values}), keys)
     return OperatorState(entry.operator_id, keys, tuple(values), rows)
+
+
+def _state_of_join(operator: OperatorId, merged: pa.Table, shape: JoinShape) -> OperatorState:
+    """The rows of both sides that may still find a partner, and how often each is there."""
+    sides = pc.if_else(pc.equal(merged.column(SIDE), LEFT), "left", "right")
+    columns = {
+        "side": sides,
+        **{key.sql: merged.column(key.name) for key in shape.keys},
+        "event_time": merged.column(TIME).cast(pa.timestamp("us", "UTC")),
+        "kept_until": merged.column(END).cast(pa.timestamp("us", "UTC")),
+        **{each.name: merged.column(each.name) for each in shape.columns},
+    }
+    keys = tuple(name for name, each in columns.items() if not pa.types.is_nested(each.type))
+    values = tuple(name for name in columns if name not in keys)
+    rows = pa.table({**columns, COUNT: merged.column(WEIGHT)})
+    return OperatorState(operator, keys, (*values, COUNT), _sorted(rows, keys))
+
+
+def _state_of_python(operator: OperatorId, shape: OperatorShape, merged: pa.Table) -> OperatorState:
+    rows = shape.listed(merged)
+    keys = tuple(key.sql for key in shape.keys)
+    values = tuple(name for name in rows.column_names if name not in keys)
+    return OperatorState(operator, keys, values, _sorted(rows, keys))
 
 
 def compare_states(old: OperatorState, new: OperatorState) -> pa.Table:
@@ -141,7 +172,7 @@ def _taken(state: OperatorState, value: str, places: pa.ChunkedArray) -> pa.Chun
 
 def _merged(
     checkpoints: CheckpointStore, manifest: CheckpointManifest, entry: OperatorSnapshotEntry
-) -> tuple[pa.Table | None, StateShape | KeyedShape | None]:
+) -> tuple[pa.Table | None, StateShape | KeyedShape | JoinShape | None]:
     chains: defaultdict[PartitionId, list[PartitionSnapshotEntry]] = defaultdict(list)
     for part in entry.partitions:
         chains[part.partition_id].append(part)
@@ -172,11 +203,13 @@ def closed_until(
     """The watermark by which the operator closed windows: of the sources that feed it."""
     definition = checkpoints.definition(manifest.fingerprint)
     operators = definition.operators if definition else ()
-    reads = next((each.reads for each in operators if each.operator_id == operator), None)
+    known = next((each for each in operators if each.operator_id == operator), None)
     marks = [
         source.watermark
         for source in manifest.sources
-        if reads is None or source.source_id in reads
+        if known is None or source.source_id in known.reads
     ]
-    known = [mark for mark in marks if mark is not None]
-    return min(known) if known and len(known) == len(marks) else None
+    passed = [mark for mark in marks if mark is not None]
+    if not passed or len(passed) < len(marks):
+        return None
+    return min(passed) - (known.lateness_micros if known else 0)

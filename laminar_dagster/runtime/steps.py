@@ -52,6 +52,7 @@ from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.collector import collect
 from laminar_dagster.runtime.deployment import require_compatible, require_fit
 from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.references import pin_references, require_pinned
 from laminar_dagster.runtime.sink_fit import find_misfits
 from laminar_dagster.runtime.survey import newest_manifest, survey
 
@@ -104,7 +105,7 @@ def prepare_sources(pipeline: Pipeline, parent: CheckpointManifest | None) -> No
 def make_plan(
     pipeline: Pipeline, epoch: EpochNumber, parent: CheckpointManifest | None
 ) -> EpochPlan:
-    """What an epoch would read that is planned now. Nothing is written."""
+    """What an epoch would read that is planned now. Nothing is written but copies of tables."""
     require_current(pipeline.fingerprint, epoch, parent)
     require_compatible(pipeline, parent)
     previous = pipeline.checkpoints.plan_of(parent) if parent else None
@@ -139,6 +140,8 @@ def make_plan(
             SinkPlan(sink_id=sink.sink_id, joined_at=joined.get(sink.sink_id) or join(sink, epoch))
             for sink in pipeline.sinks
         ),
+        # Last: what can go wrong without a copy has gone wrong by now.
+        references=pin_references(pipeline, epoch, parent, clock),
     )
 
 
@@ -170,6 +173,7 @@ def compute(pipeline: Pipeline, epoch: EpochNumber) -> Attempt:
         require_current(pipeline.fingerprint, epoch, parent)
     require_compatible(pipeline, parent, planned.upkeep)
     check_sources(pipeline, planned)
+    require_pinned(pipeline, planned)
     record = begin_attempt(pipeline, epoch)
     if pipeline.definition:
         # Another version may have planned the epoch; this one computes it.
@@ -277,6 +281,7 @@ def make_prepared(pipeline: Pipeline, attempt: Attempt) -> Prepared:
             counts=output.counts,
             watermark=output.watermark,
             metadata={**inherited(parent), **output.metadata},
+            references=attempt.plan.references,
         )
     )
     return Prepared.of(builder.build(), attempt.plan)

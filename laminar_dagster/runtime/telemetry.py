@@ -22,6 +22,7 @@ from laminar_dagster.core.errors import InvalidConfig, LaminarError
 from laminar_dagster.core.ids import PipelineName, SinkId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.offsets import describe_position
+from laminar_dagster.core.reference import ReferencePin
 from laminar_dagster.core.transactions import TransactionalSinkMetrics
 from laminar_dagster.runtime import metrics
 from laminar_dagster.runtime.backlog import Backlog, SourceBacklog, distance, measure
@@ -264,6 +265,17 @@ class Telemetry:
             self._put(metrics.WATERMARK, manifest.watermark / _MICROS)
         sinks = [(epoch, {"sink": str(each.sink_id)}) for each in manifest.sinks]
         self._put_all(metrics.SINK_EPOCH, sinks)
+        self._pinned(manifest.references)
+
+    def _pinned(self, pins: tuple[ReferencePin, ...]) -> None:
+        """Show the copies of reference tables that are in use."""
+        named = [(pin, {"reference": str(pin.reference_id)}) for pin in pins]
+        checked = [(pin.checked_at.timestamp(), name) for pin, name in named]
+        self._put_all(metrics.REFERENCE_CHECKED, checked)
+        away = [(int(pin.is_kept), name) for pin, name in named]
+        self._put_all(metrics.REFERENCE_UNAVAILABLE, away)
+        self._put_all(metrics.REFERENCE_ROWS, [(pin.rows, name) for pin, name in named])
+        self._put_all(metrics.REFERENCE_BYTES, [(pin.size_bytes, name) for pin, name in named])
 
     def _add(self, metric: Metric, amount: float, **attributes: str) -> None:
         self._must().add(metric, amount, {**self._all, **attributes})

@@ -30,6 +30,7 @@ from laminar_dagster.core.upkeep import Promotion, Upkeep, describe_upkeep
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.deployment import require_compatible, require_fit_to_publish
 from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.references import pins_standing_still
 from laminar_dagster.runtime.steps import join
 from laminar_dagster.runtime.survey import newest_manifest, survey
 
@@ -131,6 +132,7 @@ def _plan(pipeline: Pipeline, parent: CheckpointManifest, upkeep: Upkeep) -> Epo
             if sink.sink_id in joined
         ),
         upkeep=upkeep,
+        references=pins_standing_still(pipeline, parent),
     )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import IntegrityError
 from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.ports import ObjectStore
 from laminar_dagster.runtime.checked_files import check_file
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.snapshots import files_to_come
@@ -41,18 +43,21 @@ def verify_checkpoint(
         progress: Told of every piece that was read, by its size; called from several threads.
     """
 
-    def look(file: tuple[str, int, str]) -> VerifiedFile:
+    def look(store: ObjectStore, file: tuple[str, int, str]) -> VerifiedFile:
         key, size, sha256 = file
         try:
-            check_file(checkpoints.objects, key, size, sha256, progress)
+            check_file(store, key, size, sha256, progress)
         except IntegrityError as problem:
             return VerifiedFile(key, size, problem)
         return VerifiedFile(key, size, None)
 
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="verify") as pool:
-        yield from pool.map(look, manifest.files())
+        yield from pool.map(partial(look, checkpoints.objects), manifest.files())
+        pinned = manifest.pinned_files()
+        yield from pool.map(partial(look, checkpoints.objects), pinned)
         try:
-            yield from pool.map(look, files_to_come(checkpoints.objects, manifest))
+            of_sources = partial(look, checkpoints.snapshots)
+            yield from pool.map(of_sources, files_to_come(checkpoints.snapshots, manifest))
         except IntegrityError as problem:
             yield VerifiedFile(layout.SNAPSHOTS, 0, problem)
     for entry in manifest.sources:

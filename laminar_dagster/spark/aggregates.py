@@ -1,14 +1,14 @@
 """Aggregates as mergeable partials, in Arrow.
 
 An aggregate is kept as one or two columns that can be merged in any number of steps: COUNT and SUM
-by adding, MIN and MAX by choosing, AVG as a sum and a count, a set as a list of its values. Rows
-are merged in the order in which they stand, in one thread, so that sums of floats come out the same
-on every run.
+by adding, MIN and MAX by choosing, AVG as a sum and a count, a set as a list of its values, and
+whatever may be taken back as a multiset. Rows are merged in the order in which they stand, in one
+thread, so that sums of floats come out the same on every run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -17,15 +17,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_dagster.core.errors import ComputeFailed
+from laminar_dagster.spark.answers import together
 from laminar_dagster.spark.gathering import chosen, gathered, gathered_lists
+from laminar_dagster.spark.moments import (
+    merged_moments,
+    merged_paired_moments,
+    moments,
+    paired_moments,
+)
+from laminar_dagster.spark.multisets import Numbers, counted, merged
 from laminar_dagster.spark.row_order import from_ordered_bits, ordered_bits
+from laminar_dagster.spark.sketches import buckets, merged_registers, registers
 
-Merge = Literal["sum", "min", "max", "min_by", "max_by", "values", "distinct"]
-First = Literal["count", "sum", "min", "max", "min_by", "max_by", "values", "distinct"]
+_Both = Literal[
+    "sum", "min", "max", "min_by", "max_by", "values", "distinct", "bit_and", "bit_or", "bit_xor"
+]
+Merge = _Both | Literal["multisets", "register_maxima", "merged_moments", "merged_paired_moments"]
+First = _Both | Literal["count", "multiset", "buckets", "registers", "moments", "paired_moments"]
 
 _AT_LEAST_ONE: Final = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
 _INT64_LIMIT: Final = 2**63
-_GATHERING: Final = ("min_by", "max_by", "values", "distinct")
 _ROW: Final = "_row"
 
 
@@ -41,6 +52,9 @@ class PartialColumn:
         arrow_type: In the state.
         argument_type: Of the argument; None where it is not known, or there is none.
         by: What decides which value is taken: a column of the input, and one of the state.
+        others: Further columns of the input, kept beside the argument.
+        weight: The column of the input that says how often a row is there; None for once.
+        precision: Of a sketch, in bits.
     """
 
     name: str
@@ -50,6 +64,14 @@ class PartialColumn:
     arrow_type: pa.DataType
     argument_type: pa.DataType | None = None
     by: tuple[str, str] | None = None
+    others: tuple[str, ...] = ()
+    weight: str | None = None
+    precision: int = 0
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether it stays in the state, and only what is asked of it comes out."""
+        return self.merge in ("multisets", "register_maxima")
 
 
 def first_partials(
@@ -57,7 +79,14 @@ def first_partials(
 ) -> pa.Table:
     """Aggregate input rows."""
     wanted = [
-        _Step(column, column.argument, column.first, column.by[0] if column.by else None)
+        _Step(
+            column,
+            column.argument,
+            column.first,
+            column.by[0] if column.by else None,
+            column.others,
+            column.weight,
+        )
         for column in columns
     ]
     return _aggregate(table, keys, wanted, operator)
@@ -80,8 +109,10 @@ class _Step:
 
     column: PartialColumn
     argument: str | None
-    function: First
+    function: First | Merge
     by: str | None
+    others: tuple[str, ...] = ()
+    weight: str | None = None
 
 
 def _aggregate(
@@ -90,7 +121,7 @@ def _aggregate(
     prepared: dict[str, Any] = {key: table.column(key) for key in keys}
     steps: list[tuple[Any, ...]] = []
     results: dict[str, str] = {}
-    gathers = [each for each in wanted if each.function in _GATHERING]
+    gathers = [each for each in wanted if each.function in _GATHERED]
     for each in wanted:
         name = each.column.name
         if each.argument is None:
@@ -135,15 +166,86 @@ def _gather(table: pa.Table, rows: pa.ChunkedArray, wanted: Sequence[_Step]) -> 
     made: dict[str, Any] = {}
     for each in wanted:
         assert each.argument is not None
-        values = table.column(each.argument).take(order)
-        if each.by is not None:
-            by = table.column(each.by).take(order)
-            found = chosen(values, by, groups, count, largest=each.function == "max_by")
-        else:
-            make = gathered_lists if pa.types.is_list(values.type) else gathered
-            found = make(values, groups, count, distinct=each.function == "distinct")
-        made[each.column.name] = found
+        named = (each.argument, *each.others)
+        group = _Grouped(
+            tuple(table.column(name).take(order) for name in named),
+            groups,
+            count,
+            table.column(each.by).take(order) if each.by is not None else None,
+            table.column(each.weight).take(order) if each.weight is not None else None,
+            each.column,
+        )
+        made[each.column.name] = _GATHERED[each.function](group)
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Grouped:
+    """Rows in the order of their groups.
+
+    Attributes:
+        columns: What is made one.
+        groups: The number of the group of each row.
+        count: So many groups.
+        by: What decides.
+        weight: How often each row is there.
+        wanted: The column that is made.
+    """
+
+    columns: tuple[Any, ...]
+    groups: Numbers
+    count: int
+    by: Any
+    weight: Any
+    wanted: PartialColumn
+
+    @property
+    def values(self) -> Any:
+        """Of the first column."""
+        return self.columns[0]
+
+    @property
+    def weights(self) -> Numbers:
+        """How often each row is there."""
+        if self.weight is None:
+            return np.ones(len(self.groups), np.int64)
+        found: Numbers = self.weight.cast(pa.int64()).to_numpy()
+        return found
+
+    def lists(self, *, distinct: bool) -> Any:
+        """The values of each group as a list, of values or of lists of them."""
+        make = gathered_lists if pa.types.is_list(self.values.type) else gathered
+        return make(self.values, self.groups, self.count, distinct=distinct)
+
+    def bits(self, function: Any) -> Any:
+        """The numbers of each group, brought together bit by bit."""
+        keep = self.values.is_valid().to_numpy()
+        plain = self.values.drop_null().cast(pa.int64()).to_numpy()
+        return together(function, plain, self.groups[keep], self.count)
+
+
+_GATHERED: Final[Mapping[str, Callable[[_Grouped], Any]]] = {
+    "min_by": lambda it: chosen(it.values, it.by, it.groups, it.count, largest=False),
+    "max_by": lambda it: chosen(it.values, it.by, it.groups, it.count, largest=True),
+    "values": lambda it: it.lists(distinct=False),
+    "distinct": lambda it: it.lists(distinct=True),
+    "bit_and": lambda it: it.bits(np.bitwise_and),
+    "bit_or": lambda it: it.bits(np.bitwise_or),
+    "bit_xor": lambda it: it.bits(np.bitwise_xor),
+    "multiset": lambda it: counted(it.columns, it.weights, it.groups, it.count),
+    "multisets": lambda it: merged(it.values, it.groups, it.count),
+    "buckets": lambda it: counted(
+        [buckets(it.values, it.wanted.precision)], it.weights, it.groups, it.count
+    ),
+    "registers": lambda it: registers(it.values, it.groups, it.count, it.wanted.precision),
+    "register_maxima": lambda it: merged_registers(it.values, it.groups, it.count),
+    "moments": lambda it: moments(
+        it.values, it.weights, it.groups, it.count, kind=it.wanted.arrow_type
+    ),
+    "merged_moments": lambda it: merged_moments(it.values, it.groups, it.count),
+    "paired_moments": lambda it: paired_moments(it.columns, it.weights, it.groups, it.count),
+    "merged_paired_moments": lambda it: merged_paired_moments(it.values, it.groups, it.count),
+}
 
 
 def _summable(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -159,6 +261,8 @@ def _summable(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 def _finish(values: pa.ChunkedArray, column: PartialColumn, operator: str) -> pa.ChunkedArray:
     if pa.types.is_floating(column.arrow_type) and values.type == pa.int64():
         return from_ordered_bits(values, column.arrow_type)
+    if values.type == column.arrow_type:
+        return values
     try:
         return values.cast(column.arrow_type)
     except pa.ArrowInvalid as error:

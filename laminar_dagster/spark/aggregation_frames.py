@@ -8,13 +8,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from laminar_dagster.config.model import (
+from laminar_dagster.config.operators import time_of
+from laminar_dagster.config.partials import partials_of
+from laminar_dagster.config.relations import (
     Aggregation,
     KeyedAggregate,
     Projection,
@@ -22,17 +25,9 @@ from laminar_dagster.config.model import (
     Stateful,
     WindowAggregate,
 )
-from laminar_dagster.config.operators import partials_of, time_of
 from laminar_dagster.core.ids import OperatorId
-from laminar_dagster.spark.aggregation_shapes import (
-    argument_columns,
-    assignment_of,
-    finished_sql,
-    keyed_shape_of,
-    ranked_columns,
-    ranked_shape_of,
-    shape_of,
-)
+from laminar_dagster.spark.aggregate_types import finished_sql
+from laminar_dagster.spark.aggregation_shapes import assignment_of, carried_columns, partials_for
 from laminar_dagster.spark.bucket_step import CONTROL_BUCKET, BucketStep
 from laminar_dagster.spark.columns import (
     BUCKET,
@@ -46,11 +41,12 @@ from laminar_dagster.spark.columns import (
     TIME,
     quoted,
 )
-from laminar_dagster.spark.early_partials import EarlyWindow, carrier
-from laminar_dagster.spark.keyed_partials import KeyedPartials
+from laminar_dagster.spark.early_partials import EarlyOperator, carrier
+from laminar_dagster.spark.growth import Growth
+from laminar_dagster.spark.join_shape import JoinShape
 from laminar_dagster.spark.keyed_rows import WEIGHT
 from laminar_dagster.spark.keyed_shape import KeyedShape
-from laminar_dagster.spark.partial_step import PartialStep, WindowPartials
+from laminar_dagster.spark.partial_step import PartialStep
 from laminar_dagster.spark.ranked_shape import RANK
 from laminar_dagster.spark.state_shape import StateShape
 
@@ -59,53 +55,37 @@ def inputs_of_records(query: Stateful) -> tuple[Projection, ...]:
     """What is needed of a record: its time, its keys, the arguments of aggregates, its weight."""
     time = time_of(query)
     found = [Projection(TIME, f"unix_micros({time})")] if time is not None else []
-    found += query.keys
-    if isinstance(query, Ranked):
-        found += [Projection(name, sql) for name, sql in ranked_columns(query).items()]
-    else:
-        found += [Projection(name, sql) for sql, name in argument_columns(query).items()]
-    if isinstance(query, KeyedAggregate) and query.weight is not None:
-        found.append(Projection(WEIGHT, query.weight))
+    found += [Projection(name, sql) for name, sql in carried_columns(query).items()]
     return tuple(found)
 
 
 def partials_of_records(
-    records: DataFrame, query: WindowAggregate, operator: OperatorId
-) -> tuple[DataFrame, StateShape]:
+    records: DataFrame, query: Stateful, operator: OperatorId, growth: Growth | None
+) -> tuple[DataFrame, StateShape | KeyedShape]:
     """Partials of records that have ``inputs_of_records``, made in Python on the executors."""
     types = {each.name: each.type for each in to_arrow_schema(records.schema, timezone="UTC")}
-    shape = shape_of(operator, query, types)
-    step = WindowPartials(shape, assignment_of(query.window))
-    frame = _one_zero(records, query, types)
-    return frame.mapInArrow(PartialStep(step), from_arrow_schema(step.schema)), shape
-
-
-def keyed_partials_of_records(
-    records: DataFrame, query: KeyedAggregate | Ranked, operator: OperatorId
-) -> tuple[DataFrame, KeyedShape]:
-    """As ``partials_of_records``, for a state that is kept by key."""
-    types = {each.name: each.type for each in to_arrow_schema(records.schema, timezone="UTC")}
-    if isinstance(query, Ranked):
-        step = KeyedPartials(ranked_shape_of(operator, query, types))
-    else:
-        windows = assignment_of(query.window) if query.window else None
-        step = KeyedPartials(keyed_shape_of(operator, query, types), windows)
-    shape = step.shape
-    frame = _one_zero(records, query, types)
+    step = partials_for(operator, query, types, growth)
+    frame = one_zero(records, query.keys, types)
     made = frame.mapInArrow(PartialStep(step), from_arrow_schema(step.schema))
-    return made.selectExpr("*", f"{hash_of_keys(shape)} AS {HASH}"), shape
+    return _hashed(made, step.shape), step.shape
 
 
 def partials_of_scan(
-    scanned: DataFrame, number: int, window: EarlyWindow
-) -> tuple[DataFrame, StateShape]:
+    scanned: DataFrame, number: int, early: EarlyOperator
+) -> tuple[DataFrame, StateShape | KeyedShape]:
     """The partials that a scan made, and its reports."""
     mine = scanned.where(f"{EARLY} = {number} OR {CONTROL} IS NOT NULL")
     columns = (
-        f"{quoted(carrier(number, name))} AS {quoted(name)}"
-        for name in window.partials.schema.names
+        f"{quoted(carrier(number, name))} AS {quoted(name)}" for name in early.partials.schema.names
     )
-    return mine.selectExpr(*columns), window.partials.shape
+    return _hashed(mine.selectExpr(*columns), early.partials.shape), early.partials.shape
+
+
+def _hashed(partials: DataFrame, shape: StateShape | KeyedShape) -> DataFrame:
+    """Partials with the hash by which their state is found, where it is found by one."""
+    if not isinstance(shape, KeyedShape):
+        return partials
+    return partials.selectExpr("*", f"{hash_of_keys(shape)} AS {HASH}")
 
 
 def advanced_state(partials: DataFrame, step: BucketStep, buckets: int) -> DataFrame:
@@ -120,13 +100,13 @@ def advanced_state(partials: DataFrame, step: BucketStep, buckets: int) -> DataF
     return advanced_buckets(placed.unionByName(markers, allowMissingColumns=True), step)
 
 
-def hash_of_keys(shape: StateShape | KeyedShape) -> str:
+def hash_of_keys(shape: StateShape | KeyedShape | JoinShape) -> str:
     """The hash of a row's key, as Spark SQL. A state on disk depends on it."""
     keys = [quoted(key.name) for key in shape.keys]
     return f"xxhash64({', '.join(keys)})" if keys else "0L"
 
 
-def bucket_of(shape: StateShape | KeyedShape, buckets: int) -> str:
+def bucket_of(shape: StateShape | KeyedShape | JoinShape, buckets: int) -> str:
     """The bucket that a row's key belongs to, as Spark SQL. A state on disk depends on it."""
     return f"CAST(pmod({hash_of_keys(shape)}, {buckets}) AS BIGINT)" if shape.keys else "0L"
 
@@ -183,19 +163,23 @@ def _edges(start: str) -> tuple[str, ...]:
 
 
 def _finished(query: Aggregation, shape: StateShape | KeyedShape) -> list[str]:
-    is_weighed = isinstance(query, KeyedAggregate) and query.weight is not None
+    is_weighed = query.weight is not None
     types = {column.name: column.argument_type for column in shape.columns}
     found = [quoted(key.name) for key in query.keys]
     for each in query.aggregates:
-        kind = types[partials_of(each, is_weighed=is_weighed)[0].name]
-        value = finished_sql(each, kind, is_weighed=is_weighed)
+        partials = [partial.name for partial in partials_of(each, is_weighed=is_weighed)]
+        value = finished_sql(each, types[partials[0]], is_weighed=is_weighed)
+        known = shape.growth.is_known(partials) if shape.growth else None
+        value = f"IF({known}, {value}, NULL)" if known else value
         found.append(f"{value} AS {quoted(each.name)}")
     return found
 
 
-def _one_zero(records: DataFrame, query: Stateful, types: dict[str, pa.DataType]) -> DataFrame:
-    """SQL knows one zero; bytes know two."""
-    floats = {key.name for key in query.keys if pa.types.is_floating(types[key.name])}
+def one_zero(
+    records: DataFrame, keys: Sequence[Projection], types: dict[str, pa.DataType]
+) -> DataFrame:
+    """Records of which each key has one zero: SQL knows one, bytes know two."""
+    floats = {key.name for key in keys if pa.types.is_floating(types[key.name])}
     if not floats:
         return records
     return records.selectExpr(

@@ -7,36 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 
-from laminar_dagster.config.model import (
-    Aggregate,
+from laminar_dagster.config.operators import arguments_of
+from laminar_dagster.config.partials import ROWS_BY_WEIGHT, Partial, all_partials
+from laminar_dagster.config.relations import (
     Aggregation,
     KeyedAggregate,
     Ranked,
+    Stateful,
     Window,
     WindowAggregate,
 )
-from laminar_dagster.config.operators import (
-    ROWS_BY_WEIGHT,
-    Partial,
-    all_partials,
-    arguments_of,
-    partials_of,
-)
 from laminar_dagster.core.ids import OperatorId
-from laminar_dagster.spark.aggregates import Merge, PartialColumn
-from laminar_dagster.spark.columns import quoted
+from laminar_dagster.spark.aggregate_types import WrongType, answer_of, check_arguments, column_of
+from laminar_dagster.spark.aggregates import PartialColumn
+from laminar_dagster.spark.answers import Answer
+from laminar_dagster.spark.growth import Growth
+from laminar_dagster.spark.keyed_partials import KeyedPartials
+from laminar_dagster.spark.keyed_rows import WEIGHT
 from laminar_dagster.spark.keyed_shape import KeyedShape
-from laminar_dagster.spark.ranked_shape import Place, RankedShape
+from laminar_dagster.spark.partial_step import WindowPartials
+from laminar_dagster.spark.ranked_shape import RankedShape
+from laminar_dagster.spark.row_order import Place
 from laminar_dagster.spark.state_shape import KeyColumn, StateShape
 from laminar_dagster.spark.window_assignment import WindowAssignment
-
-
-class WrongType(ValueError):
-    """A key or an argument is of a type that it cannot have."""
 
 
 def argument_columns(query: Aggregation) -> dict[str, str]:
@@ -46,7 +42,10 @@ def argument_columns(query: Aggregation) -> dict[str, str]:
 
 
 def shape_of(
-    operator: OperatorId, query: WindowAggregate, types: Mapping[str, pa.DataType]
+    operator: OperatorId,
+    query: WindowAggregate,
+    types: Mapping[str, pa.DataType],
+    growth: Growth | None = None,
 ) -> StateShape:
     """The shape of the state of windows that are put out when they close.
 
@@ -54,15 +53,20 @@ def shape_of(
         operator: Its name.
         query: The window.
         types: Of its keys and arguments, by the columns that carry them.
+        growth: What was added to the state after it began.
 
     Raises:
         WrongType: A key or an argument is of a type that it cannot have.
     """
-    return StateShape(operator, *_columns(query, types))
+    weight = ROWS_BY_WEIGHT.name if query.weight is not None else None
+    return StateShape(operator, *_columns(query, types), weight, growth, _answers(query, types))
 
 
 def keyed_shape_of(
-    operator: OperatorId, query: KeyedAggregate, types: Mapping[str, pa.DataType]
+    operator: OperatorId,
+    query: KeyedAggregate,
+    types: Mapping[str, pa.DataType],
+    growth: Growth | None = None,
 ) -> KeyedShape:
     """The shape of a state that is kept by key. The arguments are those of ``shape_of``.
 
@@ -71,7 +75,13 @@ def keyed_shape_of(
     """
     weight = ROWS_BY_WEIGHT.name if query.weight is not None else None
     return KeyedShape(
-        operator, *_columns(query, types), query.kind, query.gap_micros, weight=weight
+        operator,
+        *_columns(query, types),
+        query.kind,
+        query.gap_micros,
+        weight,
+        growth,
+        _answers(query, types),
     )
 
 
@@ -94,12 +104,16 @@ def ranked_shape_of(
         PartialColumn(name, name, "min", "min", types[name], types[name])
         for name in ranked_columns(query)
     )
+    weight = None
+    if query.weight is not None:
+        weight = ROWS_BY_WEIGHT.name
+        kept = (*kept, PartialColumn(weight, None, "count", "sum", pa.int64()))
     order = tuple(
         Place(f"_o{number}", each.descending, each.nulls_first)
         for number, each in enumerate(query.order)
     )
     return RankedShape(
-        operator, keys, kept, "rank", query.gap_micros, order=order, limit=query.limit
+        operator, keys, kept, "rank", query.gap_micros, weight, order=order, limit=query.limit
     )
 
 
@@ -107,6 +121,39 @@ def ranked_columns(query: Ranked) -> dict[str, str]:
     """The columns that a ranking keeps of its input, and what each is, as Spark SQL."""
     order = {f"_o{number}": each.sql for number, each in enumerate(query.order)}
     return {**order, **{f"_p{number}": each.sql for number, each in enumerate(query.columns)}}
+
+
+def carried_columns(query: Stateful) -> dict[str, str]:
+    """What is needed of a record beside its time, and what each is, as Spark SQL."""
+    found = {key.name: key.sql for key in query.keys}
+    if isinstance(query, Ranked):
+        found |= ranked_columns(query)
+    else:
+        found |= {name: sql for sql, name in argument_columns(query).items()}
+    return {**found, WEIGHT: query.weight} if query.weight is not None else found
+
+
+def partials_for(
+    operator: OperatorId,
+    query: Stateful,
+    types: Mapping[str, pa.DataType],
+    growth: Growth | None = None,
+) -> WindowPartials | KeyedPartials:
+    """What makes partials of records. The arguments are those of ``shape_of``.
+
+    Raises:
+        WrongType: A key or an argument is of a type that it cannot have.
+    """
+    match query:
+        case WindowAggregate():
+            return WindowPartials(
+                shape_of(operator, query, types, growth), assignment_of(query.window)
+            )
+        case KeyedAggregate():
+            windows = assignment_of(query.window) if query.window else None
+            return KeyedPartials(keyed_shape_of(operator, query, types, growth), windows)
+        case Ranked():
+            return KeyedPartials(ranked_shape_of(operator, query, types))
 
 
 def assignment_of(window: Window) -> WindowAssignment:
@@ -124,15 +171,11 @@ def _columns(
             raise WrongType(f"cannot GROUP BY `{key.sql}`, which is of type {types[key.name]}")
     carried = argument_columns(query)
     for aggregate in query.aggregates:
-        if aggregate.argument is not None:
-            _check_argument(aggregate, types[carried[aggregate.argument]])
-        if aggregate.by is not None and pa.types.is_nested(types[carried[aggregate.by]]):
-            kind = types[carried[aggregate.by]]
-            raise WrongType(f"`{aggregate.by}` has no order: it is of type {kind}")
+        check_arguments(aggregate, {text: types[carried[text]] for text in aggregate.arguments})
     columns = []
     for partial in all_partials(query):
-        column = carried[partial.argument] if partial.argument is not None else None
-        made = partial_column(partial, column, types[column] if column else None)
+        names = tuple(carried[text] for text in partial.arguments)
+        made = column_of(partial, names, [types[name] for name in names])
         if partial.by is not None:
             least = Partial("min" if partial.function == "min_by" else "max", partial.by)
             made = replace(made, by=(carried[partial.by], least.name))
@@ -141,63 +184,14 @@ def _columns(
     return keys, tuple(columns)
 
 
-def partial_column(partial: Partial, argument: str | None, argument_type: Any) -> PartialColumn:
-    """The column that keeps a partial.
-
-    Args:
-        partial: What it holds.
-        argument: The column of the input with the argument's values; None counts rows.
-        argument_type: Of that column, in Arrow.
-    """
-    merge: Merge = "sum"
-    match partial.function:
-        case "count":
-            kind = pa.int64()
-        case "sum":
-            kind = _sum_type(argument_type)
-        case "min" | "max" | "min_by" | "max_by" as merge:
-            kind = argument_type
-        case "values" | "distinct" as merge:
-            kind = pa.list_(argument_type)
-    return PartialColumn(partial.name, argument, partial.function, merge, kind, argument_type)
-
-
-def finished_sql(aggregate: Aggregate, argument_type: Any, *, is_weighed: bool = False) -> str:
-    """The aggregate's value, as Spark SQL over its partials, of Spark's own result type."""
-    kept = partials_of(aggregate, is_weighed=is_weighed)
-    value, *count = (quoted(partial.name) for partial in kept)
-    if is_weighed and aggregate.function == "sum":
-        # What was taken back to the last value is no sum of 0.
-        value = f"IF({count[0]} = 0, NULL, {value})"
-    is_decimal = argument_type is not None and pa.types.is_decimal(argument_type)
-    match aggregate.function:
-        case "sum" if is_decimal:
-            precision, scale = argument_type.precision, argument_type.scale
-            return f"CAST({value} AS DECIMAL({min(38, precision + 10)}, {scale}))"
-        case "avg" if is_decimal:
-            precision, scale = argument_type.precision, argument_type.scale
-            result = f"DECIMAL({min(38, precision + 4)}, {min(38, scale + 4)})"
-            return f"CAST({value} / NULLIF({count[0]}, 0) AS {result})"
-        case "count_distinct":
-            return f"CAST(size({value}) AS BIGINT)"
-        case "avg":
-            return f"CAST({value} AS DOUBLE) / NULLIF({count[0]}, 0)"
-        case _:
-            return value
-
-
-def _check_argument(aggregate: Aggregate, kind: pa.DataType) -> None:
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    call = f"{aggregate.function.upper()}({aggregate.argument})"
-    if aggregate.function in ("sum", "avg") and not is_number:
-        raise WrongType(f"{call} needs a number, and its argument is of type {kind}")
-    if aggregate.function not in ("count", "sum", "avg") and pa.types.is_nested(kind):
-        raise WrongType(f"{call} needs values with an order, and they are of type {kind}")
-
-
-def _sum_type(argument_type: Any) -> pa.DataType:
-    if argument_type is not None and pa.types.is_decimal(argument_type):
-        return pa.decimal128(38, argument_type.scale)
-    if argument_type is not None and pa.types.is_floating(argument_type):
-        return pa.float64()
-    return pa.int64()
+def _answers(query: Aggregation, types: Mapping[str, pa.DataType]) -> tuple[Answer, ...]:
+    carried = argument_columns(query)
+    found = (
+        answer_of(
+            aggregate,
+            {text: types[carried[text]] for text in aggregate.arguments},
+            is_weighed=query.weight is not None,
+        )
+        for aggregate in query.aggregates
+    )
+    return tuple(each for each in found if each is not None)

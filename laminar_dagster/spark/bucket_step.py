@@ -6,8 +6,8 @@ import json
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from laminar_dagster.core.ids import CheckpointId, PartitionId
 from laminar_dagster.core.manifest import PartitionSnapshotEntry
 from laminar_dagster.core.ports import ObjectStore
 from laminar_dagster.spark.columns import BUCKET, CONTROL, END, PART, SEQUENCE
+from laminar_dagster.spark.join_shape import JoinShape
 from laminar_dagster.spark.keyed_chain import KeyedChain
 from laminar_dagster.spark.keyed_shape import KeyedShape
 from laminar_dagster.spark.partial_step import control_rows
@@ -35,13 +36,18 @@ Files = tuple[PartitionSnapshotEntry, ...]
 
 @dataclass(frozen=True)
 class BucketStep(ABC):
-    """Partials to state and output: for ``GroupedData.applyInArrow`` by ``_bucket``."""
+    """Partials to state and output: for ``GroupedData.applyInArrow`` by ``_bucket``.
 
-    shape: StateShape | KeyedShape
+    Attributes:
+        lateness: What ends is closed so long after the watermark has passed its end.
+    """
+
+    shape: StateShape | KeyedShape | JoinShape
     clocks: tuple[SourceClock, ...]
     chains: Mapping[int, tuple[bytes, ...]]
     attempt: CheckpointId
     store: ObjectStore = field(repr=False)
+    lateness: int = 0
 
     @property
     @abstractmethod
@@ -73,8 +79,13 @@ class BucketStep(ABC):
     @property
     def closed_before(self) -> Closing:
         """What was closed when the epoch began; nothing closes by it."""
-        mark = earliest(clock.watermark for clock in self.clocks)
+        mark = self._held_back(earliest(clock.watermark for clock in self.clocks))
         return Closing(mark, mark)
+
+    def spreading(self) -> Self:
+        """The step that takes rows of other buckets over: event time stands still."""
+        clocks = tuple(replace(clock, lanes=()) for clock in self.clocks)
+        return replace(self, chains={}, clocks=clocks)
 
     def files_of(self, bucket: int) -> tuple[StateFiles, Files]:
         """Where a bucket's state is, and of which files it consists."""
@@ -93,12 +104,7 @@ class BucketStep(ABC):
 
     def _advance(self, bucket: int, table: pa.Table) -> pa.Table:
         closing = self._closing(table.column(CONTROL).drop_null().to_pylist())
-        # A marker makes sure that every bucket is looked at; it comes from no part.
-        new = table.filter(
-            pc.and_(pc.is_valid(table.column(PART)), pc.is_null(table.column(CONTROL)))
-        )
-        new = new.sort_by([(PART, "ascending"), (SEQUENCE, "ascending")])
-        found, files = self.advance(bucket, new, closing)
+        found, files = self.advance(bucket, _in_order_of_parts(table), closing)
         states = [
             json.dumps({"operator": self.shape.operator, "state": json.loads(encode_part(entry))})
             for entry in files
@@ -118,8 +124,13 @@ class BucketStep(ABC):
                 seen[report["source"]][report["part"]] = report["watermark"]
         return Closing(
             self.closed_before.now,
-            earliest(clock.advance(seen[clock.source_id]) for clock in self.clocks),
+            self._held_back(
+                earliest(clock.advance(seen[clock.source_id]) for clock in self.clocks)
+            ),
         )
+
+    def _held_back(self, mark: int | None) -> int | None:
+        return None if mark is None else mark - self.lateness
 
     def _controls(self, texts: list[str], bucket: int = CONTROL_BUCKET) -> pa.Table:
         return pa.Table.from_batches([control_rows(texts, bucket, self.schema)])
@@ -129,7 +140,7 @@ class BucketStep(ABC):
 class WindowStep(BucketStep):
     """Windows that are put out once, when they close: state is read for those alone.
 
-    Output: ``_part`` (the bucket), ``_control``, ``_end``, keys, partials, sorted.
+    Output: ``_part`` (the bucket), ``_control``, ``_end``, keys, partials, answers, sorted.
     """
 
     shape: StateShape
@@ -138,7 +149,7 @@ class WindowStep(BucketStep):
     def schema(self) -> pa.Schema:
         """See ``BucketStep.schema``."""
         own = [(PART, pa.int64()), (CONTROL, pa.string())]
-        return pa.schema([*own, *self.shape.schema])
+        return pa.schema([*own, *self.shape.output])
 
     @property
     def operator_type(self) -> str:
@@ -156,7 +167,19 @@ class WindowStep(BucketStep):
         closes = _closes(merged, closing)
         stored, chain = self.chain_of(bucket).close(closing)
         files = chain.advance(merged.filter(pc.invert(closes)), closing)
-        return self.shape.merge([*stored, merged.filter(closes)]), files
+        closed = self.shape.merge([*stored, merged.filter(closes)])
+        return self.shape.shown(closed), files
+
+
+def _in_order_of_parts(table: pa.Table) -> pa.Table:
+    """The partials among the rows of a bucket, in the order of parts and sequences."""
+    # A marker makes sure that every bucket is looked at; it comes from no part.
+    is_partial = pc.and_(pc.is_valid(table.column(PART)), pc.is_null(table.column(CONTROL)))
+    places = np.flatnonzero(is_partial.to_numpy())
+    part, sequence = (
+        pc.fill_null(table.column(name), 0).to_numpy()[places] for name in (PART, SEQUENCE)
+    )
+    return table.take(pa.array(places[np.lexsort((sequence, part))]))
 
 
 def _closes(rows: pa.Table, closing: Closing) -> Any:

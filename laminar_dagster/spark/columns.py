@@ -14,6 +14,8 @@ PART: Final = "_part"
 CONTROL: Final = "_control"
 # False: a filter dropped it; it travels on to be counted.
 KEEP: Final = "_keep"
+# How late a record is, in microseconds, in a scan that hands on late ones.
+LATE: Final = "_late"
 # Event time, and the end of a window, in microseconds.
 TIME: Final = "_time"
 END: Final = "_end"
@@ -24,6 +26,12 @@ SEQUENCE: Final = "_sequence"
 HASH: Final = "_hash"
 FIRST: Final = "_first"
 LAST: Final = "_last"
+# Of which side of a join a row is: 0 for the left, 1 for the right; and of which sides one that
+# comes out has columns: 1 for the left, 2 for the right, 3 for both.
+SIDE: Final = "_side"
+SIDES: Final = "_sides"
+# The generation in which a row of a state began: see ``core.additions``.
+SINCE: Final = "_since"
 # Not null: a partial that was made where the record was read, of the operator of that number.
 EARLY: Final = "_early"
 
@@ -31,3 +39,8 @@ EARLY: Final = "_early"
 def quoted(name: str) -> str:
     """A column's name for Spark SQL, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def unquoted(text: str) -> str:
+    """The name of a column that stands alone in Spark SQL, quoted or not."""
+    return text[1:-1].replace("``", "`") if text.startswith("`") else text

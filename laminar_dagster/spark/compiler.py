@@ -1,76 +1,105 @@
 """A pipeline's views as one Spark job.
 
 A frame carries, beside the columns of its relation, those of ``columns``: where a row comes from,
-whether it is a record or a report, and whether a filter dropped it. Expressions are evaluated for
-live rows only, as SQL demands of what stands behind a WHERE.
+whether it is a record or a report, and whether a filter dropped it.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
-from typing import Final, Literal, assert_never
+from typing import Any, Literal, assert_never
 
-import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from laminar_dagster.config.fingerprint import relations
-from laminar_dagster.config.model import (
+from laminar_dagster.config.model import PipelineModel, ReferenceTable, View
+from laminar_dagster.config.operators import (
+    id_of_explode,
+    id_of_input,
+    id_of_part,
+    id_of_reference,
+    id_of_side,
+)
+from laminar_dagster.config.relations import (
+    Explode,
+    Join,
+    Keeper,
     KeyedAggregate,
-    PipelineModel,
     Projection,
+    Python,
+    PythonKeyed,
+    PythonRows,
     Query,
     Ranked,
+    ReferenceJoin,
+    ReferenceValue,
     Relation,
     Select,
     Stateful,
     TableInput,
     UnionAll,
-    View,
     WindowAggregate,
 )
-from laminar_dagster.config.operators import id_of_input, id_of_part, stateful_operators
-from laminar_dagster.core.document import encode_part, to_utc_microseconds
+from laminar_dagster.config.sql.changelog import WEIGHT
+from laminar_dagster.core.document import encode_part
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.ids import CheckpointId, OperatorId, SinkId
 from laminar_dagster.core.manifest import PartitionSnapshotEntry
 from laminar_dagster.core.ports import ObjectStore
+from laminar_dagster.core.reference import ReferencePin
+from laminar_dagster.spark.additions import Additions, growth_of
 from laminar_dagster.spark.aggregation_frames import (
     advanced_state,
     finished_groups,
     finished_ranks,
     finished_windows,
     inputs_of_records,
-    keyed_partials_of_records,
     partials_of_records,
-    partials_of_scan,
 )
-from laminar_dagster.spark.aggregation_shapes import WrongType
+from laminar_dagster.spark.blame import blaming
 from laminar_dagster.spark.bucket_step import BucketStep, WindowStep
-from laminar_dagster.spark.columns import CONTROL, EARLY, KEEP, PART, quoted
-from laminar_dagster.spark.early_partials import EarlyWindow
-from laminar_dagster.spark.early_windows import early_window
+from laminar_dagster.spark.explode_frames import exploded_frame
+from laminar_dagster.spark.explode_step import ITEMS
+from laminar_dagster.spark.feeding import Feeding
+from laminar_dagster.spark.growth import Growth
+from laminar_dagster.spark.join_frames import (
+    finished_join,
+    inputs_of_side,
+    is_told_alone,
+    rows_of_join,
+    shape_of_join,
+    terms_of_join,
+)
+from laminar_dagster.spark.join_step import JoinStep
 from laminar_dagster.spark.keyed_shape import KeyedShape
 from laminar_dagster.spark.keyed_step import KeyedStep
-from laminar_dagster.spark.scan import Scan, scan_frame
+from laminar_dagster.spark.late_records import (
+    lateness_of_records,
+)
+from laminar_dagster.spark.live_rows import LiveRows, united
+from laminar_dagster.spark.operator_step import OperatorStep
+from laminar_dagster.spark.python_frames import (
+    code_of,
+    inputs_of_operator,
+    rows_of_model,
+    rows_of_operator,
+    waiting_records,
+)
+from laminar_dagster.spark.reference_frames import joined_frame
+from laminar_dagster.spark.reference_step import CAN_MATCH, KEY
+from laminar_dagster.spark.reference_values import valued_frame
+from laminar_dagster.spark.scan import Scan
+from laminar_dagster.spark.source_frames import SourceFrames
 from laminar_dagster.spark.staging import OWN, REPORT, StageStep
 from laminar_dagster.spark.state_shape import StateShape
+from laminar_dagster.spark.twins import partials_key, twins
 from laminar_dagster.spark.watermarks import SourceClock
-
-_EPOCH_TIME: Final = re.compile(r"\bepoch_time\s*\(\s*\)", re.IGNORECASE)
-# The codes that Spark puts around its messages: for programs, not for people.
-_CODES: Final = re.compile(r"^\[[A-Z_.0-9]+\] | SQLSTATE: \w+.*$")
-# More than any source has parts: files are named after parts, and must not share a name.
-_PARTS_APART: Final = 1_000_000_000_000
-_LIVE: Final = f"({KEEP} AND {CONTROL} IS NULL)"
 
 
 @dataclass
@@ -79,8 +108,11 @@ class Compiler:
 
     Attributes:
         chains: The parent's state files, for each operator and bucket.
+        pins: The reference tables, as the plan has pinned them.
+        additions: What was added to the state of an operator after it began.
         operators: The operators with state, and what happens to a bucket of each.
-        fed_by: The sources of each operator that takes records, by which it is checked.
+        fed_by: The sources of each operator that takes records, by which it is checked. One that
+            is given what another has made of them is not among them.
     """
 
     spark: SparkSession
@@ -89,26 +121,37 @@ class Compiler:
     scans: Mapping[str, Scan]
     clocks: Mapping[str, SourceClock]
     chains: Mapping[OperatorId, Mapping[int, tuple[PartitionSnapshotEntry, ...]]]
+    additions: Additions
     sinks: Mapping[OperatorId, tuple[SinkId, ...]]
     buckets: int
     attempt: CheckpointId
     store: ObjectStore = field(repr=False)
+    pins: Mapping[str, ReferencePin] = field(default_factory=dict)
     operators: dict[OperatorId, BucketStep] = field(default_factory=dict)
     fed_by: dict[OperatorId, tuple[str, ...]] = field(default_factory=dict)
     cached: list[DataFrame] = field(default_factory=list)
     _frames: dict[str, DataFrame] = field(default_factory=dict)
-    _scanned: dict[str, DataFrame] = field(default_factory=dict)
-    _states: dict[tuple[OperatorId, Stateful], DataFrame] = field(default_factory=dict)
-    _early: dict[OperatorId, tuple[str, int, EarlyWindow]] = field(default_factory=dict)
+    _states: dict[tuple[OperatorId, Keeper], DataFrame] = field(default_factory=dict)
+    _lateness: int = 0
+    _made: dict[Hashable, tuple[DataFrame, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Look for operators that make the same, and for what feeds which."""
+        self._twins = twins(self.model)
+        self._feeding = Feeding(self.model, self.sinks)
+        self._rows = LiveRows(self.clock)
+        self._sources = SourceFrames(self.spark, self.model, self.scans, self._growth, self._shared)
 
     def compile(self) -> DataFrame:
         """One frame of reports, whose collection runs the whole epoch."""
-        readers = Counter(name for view in self.model.views for name in inputs_of(view.query))
+        readers = self._feeding.readings()
         for source in self.model.sources:
-            self._scan(source.source_id, readers[source.source_id])
+            records = self._sources.read(source.source_id, readers[source.source_id])
+            if records is not None:
+                self._frames[source.source_id] = records
         reports = []
         contracts = {contract.view: contract.yaml for contract in self.model.contracts}
-        staged = self._staged_views()
+        staged = self._feeding.staged_views()
         for view in self.model.views:
             with blaming(view):
                 frame = self._query(view, view.query, OperatorId(view.name))
@@ -117,9 +160,9 @@ class Compiler:
             self._frames[view.name] = frame
             if not is_staged:
                 continue
-            counts_records = not self._has_state(view.query)
+            counts_records = not self._feeding.is_past_records(view.query)
             if counts_records:
-                self.fed_by[view.name] = self._sources_of(view.query)
+                self.fed_by[view.name] = self._feeding.sources_of(view.query)
             step = StageStep(
                 view=view.name,
                 sinks=self.sinks.get(view.name, ()),
@@ -131,25 +174,13 @@ class Compiler:
             reports.append(frame.mapInArrow(step, f"{REPORT} STRING"))
         return reduce(DataFrame.union, reports)
 
-    def _staged_views(self) -> tuple[View, ...]:
-        """Views with an end of their own: a sink, a contract or state. Others only feed these."""
-        contracts = {contract.view for contract in self.model.contracts}
-        found = tuple(
-            view
-            for view in self.model.views
-            if view.name in self.sinks or view.name in contracts or any(stateful_operators(view))
-        )
-        # Offsets move on also where nothing is published.
-        return found or self.model.views
-
     def mistakes(self) -> Iterator[InvalidConfig]:
         """What Spark has against the views: types, arguments. Nothing is read or run."""
         for source in self.model.sources:
-            scan = self.scans[source.source_id]
-            records = scan_frame(self.spark, scan)
-            self._frames[source.source_id] = records.selectExpr("*", f"{CONTROL} IS NULL AS {KEEP}")
+            self._frames[source.source_id] = self._sources.look(source.source_id)
+        tables = {str(each.reference_id) for each in self.model.references}
         for view in self.model.views:
-            if not set(view.reads) <= set(self._frames):
+            if not set(view.reads) - tables <= set(self._frames):
                 continue  # what is wrong with the view below is told already
             try:
                 with blaming(view):
@@ -167,32 +198,6 @@ class Compiler:
                 own = [each for each in frame.schema if each.name not in OWN]
                 yield view.name, StructType(own)
 
-    def _scan(self, source: str, readers: int) -> None:
-        """Read a source once, for all that read it; aggregate where it is read what can be."""
-        scan = self.scans[source]
-        early = self._early_windows(source, scan.schema)
-        for number, (operator, window) in enumerate(early.items()):
-            self._early[operator] = (source, number, window)
-        hands_on = readers > len(early)
-        scan = replace(scan, early=tuple(early.values()), hands_on=hands_on)
-        scanned = self._shared(scan_frame(self.spark, scan), readers)
-        self._scanned[source] = scanned
-        if hands_on:
-            records = scanned.where(f"{EARLY} IS NULL") if early else scanned
-            names = [quoted(name) for name in (*scan.schema.names, PART, CONTROL)]
-            self._frames[source] = records.selectExpr(*names, f"{CONTROL} IS NULL AS {KEEP}")
-
-    def _early_windows(self, source: str, schema: pa.Schema) -> dict[OperatorId, EarlyWindow]:
-        found = {}
-        for view in self.model.views:
-            for operator, query in stateful_operators(view):
-                if isinstance(query, WindowAggregate) and query.source == TableInput(source):
-                    with blaming(view):
-                        window = early_window(operator, query, schema)
-                    if window:
-                        found[operator] = window
-        return found
-
     def _shared(self, frame: DataFrame, readers: int) -> DataFrame:
         if readers < 2:
             return frame
@@ -204,10 +209,39 @@ class Compiler:
 
     def _relation(self, view: View, relation: Relation, operator: OperatorId) -> DataFrame:
         if isinstance(relation, TableInput):
-            return self._frames[relation.name]
+            return self._table(relation.name)
+        if isinstance(relation, ReferenceJoin):
+            return self._referenced(view, relation, operator)
+        if isinstance(relation, ReferenceValue):
+            return self._valued(view, relation, operator)
+        if isinstance(relation, Explode):
+            return self._exploded(view, relation, operator)
+        if isinstance(relation, Join):
+            return self._once(view, relation, operator)
         return self._query(view, relation, operator)
 
-    def _query(self, view: View, query: Query, operator: OperatorId) -> DataFrame:
+    def _table(self, name: str) -> DataFrame:
+        """A source or a view, with the late records that the window takes that is being built."""
+        if not self._lateness:
+            return self._frames[name]
+        late = self._sources.with_late(name, self._lateness)
+        if late is not None:
+            return late
+        below = self._feeding.view(name)
+        if below and not self._feeding.is_past_records(below.query):
+            # For others these records are late: their frame of the view is without them.
+            return self._query(below, below.query, OperatorId(name))
+        return self._frames[name]
+
+    @contextmanager
+    def _taking(self, lateness: int) -> Iterator[None]:
+        outside, self._lateness = self._lateness, lateness
+        try:
+            yield
+        finally:
+            self._lateness = outside
+
+    def _query(self, view: View, query: Query | Python, operator: OperatorId) -> DataFrame:
         match query:
             case Select():
                 return self._select(view, query, operator)
@@ -215,53 +249,68 @@ class Compiler:
                 return self._once(view, query, operator)
             case UnionAll(parts):
                 return self._union(view, parts, operator)
+            case PythonRows():
+                return self._function(view, query)
+            case PythonKeyed():
+                return self._operator(view, query, operator)
             case _:
                 assert_never(query)
 
     def _select(self, view: View, query: Select, operator: OperatorId) -> DataFrame:
-        frame = self._filtered(self._relation(view, query.source, operator), query.where)
-        return self._projected(frame, query.columns)
+        frame = self._rows.filtered(self._relation(view, query.source, operator), query.where)
+        return self._rows.projected(frame, query.columns)
+
+    def _referenced(self, view: View, join: ReferenceJoin, operator: OperatorId) -> DataFrame:
+        """Records are counted where they meet the table: after that there may be more of them."""
+        source = self._relation(view, join.source, operator)
+        if join.where is not None:
+            self._rows.look_at_condition(source, join.where)
+        weight = (Projection(WEIGHT, WEIGHT),) if join.is_weighed else ()
+        keys = (Projection(f"{KEY}{number}", sql) for number, sql in enumerate(join.keys))
+        can_match = Projection(CAN_MATCH, join.where or "true")
+        rows = self._rows.projected(source, (*join.columns, *weight, *keys, can_match))
+        counted = self._counted(view, join, id_of_reference(operator))
+        table, pin = self._reference(join.table)
+        return joined_frame(rows, join, table, pin, self.store, counted)
+
+    def _valued(self, view: View, value: ReferenceValue, operator: OperatorId) -> DataFrame:
+        rows = self._relation(view, value.source, operator)
+        table, pin = self._reference(value.table)
+        return valued_frame(rows, value, table, pin, self.store, self._rows)
+
+    def _reference(self, name: str) -> tuple[ReferenceTable, ReferencePin | None]:
+        table = next(each for each in self.model.references if each.reference_id == name)
+        return table, self.pins.get(name)
+
+    def _exploded(self, view: View, explode: Explode, operator: OperatorId) -> DataFrame:
+        """Records are counted where they become several rows, or none."""
+        source = self._relation(view, explode.source, operator)
+        weight = (Projection(WEIGHT, WEIGHT),) if explode.is_weighed else ()
+        items = Projection(ITEMS, explode.items)
+        rows = self._rows.projected(source, (*explode.columns, *weight, items))
+        return exploded_frame(rows, explode, self._counted(view, explode, id_of_explode(operator)))
+
+    def _counted(
+        self, view: View, relation: ReferenceJoin | Explode, name: OperatorId
+    ) -> OperatorId | None:
+        """Under which name a step counts records; None if what comes to it are none."""
+        if self._feeding.is_past_records(relation.source):
+            return None
+        # What nothing asks for is not run, and counts nothing.
+        if self._feeding.is_asked_for(view):
+            self.fed_by[name] = self._feeding.sources_of(relation)
+        return name
 
     def _union(
         self, view: View, parts: tuple[Select | Stateful, ...], operator: OperatorId
     ) -> DataFrame:
-        frames: list[DataFrame] = []
-        for index, part in enumerate(parts):
-            frame = self._query(view, part, id_of_part(operator, index))
-            names = [name for name in frame.columns if name not in (PART, CONTROL, KEEP)]
-            wanted = frames[0].columns[3:] if frames else names
-            frames.append(
-                frame.selectExpr(
-                    f"{PART} + {index * _PARTS_APART} AS {PART}",
-                    CONTROL,
-                    KEEP,
-                    *(f"`{old}` AS `{new}`" for old, new in zip(names, wanted, strict=True)),
-                )
-            )
-        return reduce(DataFrame.union, frames)
-
-    def _filtered(self, frame: DataFrame, where: str | None) -> DataFrame:
-        if where is None:
-            return frame
-        # For the look that Spark takes at it: in a projection a text would pass for a condition.
-        frame.where(self._sql(where))
-        keep = f"{_LIVE} AND coalesce({self._sql(where)}, false)"
-        others = [f"`{name}`" for name in frame.columns if name != KEEP]
-        return frame.selectExpr(*others, f"{keep} AS {KEEP}")
-
-    def _projected(self, frame: DataFrame, columns: tuple[Projection, ...]) -> DataFrame:
-        return frame.selectExpr(PART, CONTROL, KEEP, *map(self._live, columns))
-
-    def _live(self, column: Projection) -> str:
-        return f"IF({_LIVE}, {self._sql(column.sql)}, NULL) AS `{column.name}`"
-
-    def _sql(self, text: str) -> str:
-        """``epoch_time()`` is the logical clock, and nothing else is a clock."""
-        return _EPOCH_TIME.sub(f"timestamp_micros({to_utc_microseconds(self.clock)})", text)
+        return united(
+            self._query(view, part, id_of_part(operator, index)) for index, part in enumerate(parts)
+        )
 
     # --- aggregations ---------------------------------------------------------------------------
 
-    def _once(self, view: View, query: Stateful, operator: OperatorId) -> DataFrame:
+    def _once(self, view: View, query: Stateful | Join, operator: OperatorId) -> DataFrame:
         """What keeps state is computed once, however often a view reads it."""
         found = self._states.get((view.name, query))
         if found is None:
@@ -270,7 +319,7 @@ class Compiler:
             found = self._states[view.name, query] = self._shared(frame, readers)
         return found
 
-    def _stateful(self, view: View, query: Stateful, operator: OperatorId) -> DataFrame:
+    def _stateful(self, view: View, query: Stateful | Join, operator: OperatorId) -> DataFrame:
         match query:
             case WindowAggregate():
                 return self._window(view, query, operator)
@@ -278,22 +327,58 @@ class Compiler:
                 return self._keyed(view, query, operator)
             case Ranked():
                 return finished_ranks(self._changed(view, query, operator, "changes")[0], query)
+            case Join():
+                return self._join(view, query, operator)
             case _:
                 assert_never(query)
 
     def _window(self, view: View, query: WindowAggregate, operator: OperatorId) -> DataFrame:
         partials, shape = self._partials(view, query, operator)
+        assert isinstance(shape, StateShape)
         step = WindowStep(
-            shape, self._clocks(view), self._files(operator), self.attempt, self.store
+            shape,
+            self._clocks(view),
+            self._files(operator),
+            self.attempt,
+            self.store,
+            query.lateness_micros,
         )
         closed = self._advanced(partials, query, operator, step)
         finished = finished_windows(closed, query, shape)
-        return self._projected(self._filtered(finished, query.having), query.columns)
+        return self._rows.projected(self._rows.filtered(finished, query.having), query.columns)
 
     def _keyed(self, view: View, query: KeyedAggregate, operator: OperatorId) -> DataFrame:
         changed, shape = self._changed(view, query, operator, query.emits)
         finished = finished_groups(changed, query, shape)
-        return self._projected(self._filtered(finished, query.having), query.columns)
+        return self._rows.projected(self._rows.filtered(finished, query.having), query.columns)
+
+    def _join(self, view: View, join: Join, operator: OperatorId) -> DataFrame:
+        left, right = (self._side(view, join, number, operator) for number in range(2))
+        shape = shape_of_join(operator, join, (left, right))
+        raw = [each.source for each in join.sides if not self._feeding.is_past_records(each.source)]
+        if raw:
+            self.fed_by[operator] = tuple(n for each in raw for n in self._feeding.sources_of(each))
+        step = JoinStep(
+            shape=shape,
+            clocks=self._clocks(view),
+            chains=self._files(operator),
+            attempt=self.attempt,
+            store=self.store,
+            terms=terms_of_join(join),
+        )
+        self.operators[operator] = step
+        rows = rows_of_join(
+            (left, right), join, shape, (join.left.source in raw, join.right.source in raw)
+        )
+        told = finished_join(advanced_state(rows, step, self.buckets), join)
+        return self._rows.filtered(told, join.condition)
+
+    def _side(self, view: View, join: Join, number: int, operator: OperatorId) -> DataFrame:
+        side = join.sides[number]
+        frame = self._relation(view, side.source, id_of_side(operator, number))
+        if not is_told_alone(join, number):
+            frame = self._rows.filtered(frame, side.where)
+        return self._rows.projected(frame, inputs_of_side(join, number))
 
     def _changed(
         self,
@@ -302,40 +387,98 @@ class Compiler:
         operator: OperatorId,
         emits: Literal["changes", "close"],
     ) -> tuple[DataFrame, KeyedShape]:
-        records = self._records(view, query, operator)
-        partials, shape = keyed_partials_of_records(records, query, operator)
+        partials, shape = self._partials(view, query, operator)
+        assert isinstance(shape, KeyedShape)
         step = KeyedStep(
             shape=shape,
             clocks=self._clocks(view),
             chains=self._files(operator),
             attempt=self.attempt,
             store=self.store,
+            lateness=_lateness_of(query),
             emits=emits,
         )
         return self._advanced(partials, query, operator, step), shape
 
     def _partials(
-        self, view: View, query: WindowAggregate, operator: OperatorId
-    ) -> tuple[DataFrame, StateShape]:
-        if operator in self._early:
-            source, number, window = self._early[operator]
-            return partials_of_scan(self._scanned[source], number, window)
-        return partials_of_records(self._records(view, query, operator), query, operator)
+        self, view: View, query: Stateful, operator: OperatorId
+    ) -> tuple[DataFrame, StateShape | KeyedShape]:
+        early = self._sources.partials(operator)
+        if early:
+            return early
+        growth = self._growth(operator)
+        return self._made_once(
+            query,
+            operator,
+            lambda: partials_of_records(
+                self._records(view, query, operator), query, operator, growth
+            ),
+        )
+
+    def _made_once(
+        self,
+        query: Stateful,
+        operator: OperatorId,
+        make: Callable[[], tuple[DataFrame, StateShape | KeyedShape]],
+    ) -> tuple[DataFrame, StateShape | KeyedShape]:
+        """The partials of an operator; if another has made the same, these."""
+        key, growth = partials_key(query), self._growth(operator)
+        if key is None or self._twins[key] < 2:
+            return make()
+        found = self._made.get((key, growth))
+        if found is None:
+            frame, shape = make()
+            self._made[key, growth] = self._shared(frame, self._twins[key]), shape
+            return self._made[key, growth][0], shape
+        self._sources.echoes.add(operator)
+        frame, shape = found
+        return frame, replace(shape, operator=operator)
 
     def _records(self, view: View, query: Stateful, operator: OperatorId) -> DataFrame:
-        source = self._relation(view, query.source, id_of_input(operator))
-        return self._projected(self._filtered(source, query.where), inputs_of_records(query))
+        with self._taking(lateness_of_records(query)):
+            source = self._relation(view, query.source, id_of_input(operator))
+        return self._rows.projected(
+            self._rows.filtered(source, query.where), inputs_of_records(query)
+        )
 
     def _advanced(
-        self, partials: DataFrame, query: Stateful, operator: OperatorId, step: BucketStep
+        self,
+        partials: DataFrame,
+        query: Stateful | PythonKeyed,
+        operator: OperatorId,
+        step: BucketStep,
     ) -> DataFrame:
-        if not self._has_state(query.source):
-            self.fed_by[operator] = self._sources_of(query)
+        if not self._feeding.is_past_records(query.source) and operator not in self._sources.echoes:
+            self.fed_by[operator] = self._feeding.sources_of(query)
         self.operators[operator] = step
         return advanced_state(partials, step, self.buckets)
 
+    # --- Python ---------------------------------------------------------------------------------
+
+    def _function(self, view: View, query: PythonRows) -> DataFrame:
+        # A function that nothing asks for is not run, and counts nothing.
+        if self._feeding.is_asked_for(view) and not self._feeding.is_past_records(query.source):
+            self.fed_by[view.name] = self._feeding.sources_of(query)
+        return rows_of_model(self._frames[query.source.name], view.name, query)
+
+    def _operator(self, view: View, query: PythonKeyed, operator: OperatorId) -> DataFrame:
+        records = self._rows.projected(self._frames[query.source.name], inputs_of_operator(query))
+        waiting, shape = waiting_records(records, query, operator)
+        step = OperatorStep(
+            shape=shape,
+            clocks=self._clocks(view),
+            chains=self._files(operator),
+            attempt=self.attempt,
+            store=self.store,
+            lateness=query.lateness_micros,
+            code=code_of(query.python),
+        )
+        return rows_of_operator(self._advanced(waiting, query, operator, step), query)
+
     def _clocks(self, view: View) -> tuple[SourceClock, ...]:
-        return tuple(self.clocks[name] for name in sorted(set(self._sources_of(view.query))))
+        return tuple(
+            self.clocks[name] for name in sorted(set(self._feeding.sources_of(view.query)))
+        )
 
     def _files(self, operator: OperatorId) -> dict[int, tuple[bytes, ...]]:
         return {
@@ -343,47 +486,10 @@ class Compiler:
             for bucket, entries in self.chains.get(operator, {}).items()
         }
 
-    def _has_state(self, query: Relation) -> bool:
-        """Whether what comes out are results of aggregations, here or in a view below."""
-        views = {view.name: view for view in self.model.views}
-        if any(
-            isinstance(each, WindowAggregate | KeyedAggregate | Ranked) for each in relations(query)
-        ):
-            return True
-        below = (views[OperatorId(name)] for name in inputs_of(query) if name in views)
-        return any(self._has_state(view.query) for view in below)
-
-    def _sources_of(self, query: Query) -> tuple[str, ...]:
-        """The sources that feed a query, through other views too, each as often as it is read."""
-        views = {view.name: view for view in self.model.views}
-        found: list[str] = []
-        for name in inputs_of(query):
-            below = views.get(OperatorId(name))
-            found += self._sources_of(below.query) if below else (name,)
-        return tuple(found)
+    def _growth(self, operator: OperatorId) -> Growth | None:
+        added = self.additions.get(operator)
+        return growth_of(added) if added else None
 
 
-@contextmanager
-def blaming(view: View) -> Iterator[None]:
-    """What Spark has against a query, told as a mistake at the place where it is written."""
-    try:
-        yield
-    except (AnalysisException, ParseException, WrongType) as error:
-        raise InvalidConfig(str(view.place), gist(error), "mend the query") from None
-
-
-def gist(error: Exception) -> str:
-    """The line of Spark's message that says what happened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    # A traceback of a Python worker ends with the error; Spark's own messages begin with it.
-    line = lines[-1] if "Traceback (most recent call last):" in lines else lines[0]
-    return _CODES.sub("", line)
-
-
-def inputs_of(query: Relation) -> Iterator[str]:
-    """The sources and views that a query reads, each as often as it does."""
-    for relation in relations(query):
-        if isinstance(relation, TableInput):
-            yield relation.name
+def _lateness_of(query: Stateful) -> int:
+    return 0 if isinstance(query, Ranked) else query.lateness_micros

@@ -1,8 +1,9 @@
-"""Partials made where records are read, for windows that need nothing of Spark for that.
+"""Partials made where records are read, for operators that need nothing of Spark for that.
 
-A window over a source whose time, keys and arguments are plain columns, and whose filter Arrow can
-evaluate as Spark would, is aggregated by the task that decodes the records. Then only the partials
-go to Spark, not the records to Spark and back: about a hundredth of the bytes.
+An aggregation or ranking over a source whose time, keys and arguments are plain columns, and whose
+filter Arrow can evaluate as Spark would, is brought together by the task that decodes the records.
+Then only the partials go to Spark, not the records to Spark and back: of windows about a hundredth
+of the bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from laminar_dagster.spark.columns import CONTROL, EARLY, END, PART, SEQUENCE, TIME
+from laminar_dagster.spark.columns import CONTROL, EARLY, END, LATE, PART, SEQUENCE, TIME
+from laminar_dagster.spark.keyed_partials import KeyedPartials
 from laminar_dagster.spark.partial_step import ROWS_AT_ONCE, WindowPartials, count_records
 
 # From records to booleans; null is neither true nor false.
@@ -23,24 +25,26 @@ Predicate = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class EarlyWindow:
+class EarlyOperator:
     """What a task needs to aggregate the records of a source for one operator.
 
     Attributes:
-        columns: Those of the source, by the names under which the window knows them.
+        columns: Those of the source, by the names under which the operator knows them.
         keep: The filter; None keeps everything.
+        lateness: How late records may be, where the scan hands on late ones.
     """
 
-    partials: WindowPartials
+    partials: WindowPartials | KeyedPartials
     columns: Mapping[str, str]
     keep: Predicate | None
+    lateness: int = 0
 
 
 @dataclass
 class EarlyAggregator:
     """Aggregates the records of one split for one operator, as they come."""
 
-    window: EarlyWindow
+    operator: EarlyOperator
     part: int
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
     _rows: int = 0
@@ -48,29 +52,44 @@ class EarlyAggregator:
 
     def add(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Table]]:
         """Take records; when enough have come, hand out their count and their partials."""
-        self._waiting.append(rows)
-        self._rows += rows.num_rows
-        if self._rows >= ROWS_AT_ONCE:
+        # Cut as Spark would, for sums of floats: what is added first is a part of the answer.
+        while self._rows + rows.num_rows >= ROWS_AT_ONCE:
+            room = ROWS_AT_ONCE - self._rows
+            self._wait(rows.slice(0, room))
             yield from self.finish()
+            rows = rows.slice(room)
+        if rows.num_rows:
+            self._wait(rows)
 
     def finish(self) -> Iterator[tuple[str, pa.Table]]:
         """The count and the partials of what is waiting."""
         if not self._waiting:
             return
-        partials = self.window.partials
+        partials = self.operator.partials
         records = pa.Table.from_batches(self._waiting)
         kept = pa.chunked_array([np.ones(records.num_rows, np.bool_)])
-        if self.window.keep:
-            kept = pc.fill_null(self.window.keep(records), False)
+        if self.operator.keep:
+            kept = pc.fill_null(self.operator.keep(records), False)
+        if LATE in records.column_names:
+            kept = pc.and_(kept, pc.less_equal(records.column(LATE), self.operator.lateness))
+        if self.operator.keep or LATE in records.column_names:
             records = records.filter(kept)
         tally = count_records(partials.shape.operator, self.part, self._sequence, kept)
         yield tally, partials.aggregate(self._renamed(records), self.part, self._sequence)
         self._waiting, self._rows = [], 0
         self._sequence += 1
 
+    def _wait(self, rows: pa.RecordBatch) -> None:
+        self._waiting.append(rows)
+        self._rows += rows.num_rows
+
     def _renamed(self, records: pa.Table) -> pa.Table:
-        columns = {name: records.column(of) for name, of in self.window.columns.items()}
-        return pa.table({**columns, TIME: columns[TIME].cast(pa.int64())})
+        names = list(self.operator.columns)
+        found = records.select(list(self.operator.columns.values())).rename_columns(names)
+        if TIME not in names:
+            return found
+        times = found.column(TIME).cast(pa.int64())
+        return found.set_column(names.index(TIME), TIME, times)
 
 
 # --- partials among the rows of a scan ----------------------------------------------------------
@@ -78,22 +97,22 @@ class EarlyAggregator:
 _SHARED: Final = (PART, SEQUENCE, CONTROL, END)
 
 
-def early_fields(windows: Sequence[EarlyWindow]) -> list[pa.Field]:
+def early_fields(operators: Sequence[EarlyOperator]) -> list[pa.Field]:
     """The columns of a scan that carry partials; none if it makes none."""
-    if not windows:
+    if not operators:
         return []
     fields = [(EARLY, pa.int32()), (SEQUENCE, pa.int64()), (END, pa.int64())]
     fields += [
         (carrier(number, each.name), each.type)
-        for number, window in enumerate(windows)
-        for each in window.partials.schema
+        for number, operator in enumerate(operators)
+        for each in operator.partials.schema
         if each.name not in _SHARED
     ]
     return [pa.field(*each) for each in fields]
 
 
 def early_rows(number: int, table: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Partials of a window as rows of a scan."""
+    """Partials of an operator as rows of a scan."""
     count = table.num_rows
     found = {carrier(number, name): table.column(name) for name in table.column_names}
     found[EARLY] = pa.array(np.full(count, number, np.int32))
@@ -102,7 +121,7 @@ def early_rows(number: int, table: pa.Table, schema: pa.Schema) -> Iterator[pa.R
 
 
 def carrier(number: int, column: str) -> str:
-    """The column of a scan that carries a column of a window's partials."""
+    """The column of a scan that carries a column of an operator's partials."""
     if column in _SHARED:
         return column
     return f"{EARLY}{number}_{column}"

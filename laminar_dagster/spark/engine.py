@@ -34,9 +34,10 @@ from laminar_dagster.core.plan import EpochPlan, SourcePlan
 from laminar_dagster.core.ports import EpochOutput, Examination, ObjectStore, Source
 from laminar_dagster.core.upkeep import Promotion, Rescale, Upkeep
 from laminar_dagster.core.upkeep_output import output_of_upkeep
-from laminar_dagster.spark.bucket_step import BucketStep
+from laminar_dagster.spark.additions import additions_since
+from laminar_dagster.spark.blame import gist
 from laminar_dagster.spark.columns import CONTROL
-from laminar_dagster.spark.compiler import Compiler, gist
+from laminar_dagster.spark.compiler import Compiler
 from laminar_dagster.spark.reports import EpochReports, sort_out
 from laminar_dagster.spark.rescale import sort_out_spread, spread_job
 from laminar_dagster.spark.scan import Scan, Split
@@ -113,6 +114,7 @@ class SparkEngine:
         self, plan: EpochPlan, parent: CheckpointManifest | None, attempt: CheckpointId
     ) -> Compiler:
         planned = {source.source_id: source for source in plan.sources}
+        additions = additions_since(parent, self.model, plan.epoch, self.store)
         # A source that came to the pipeline after the plan: nothing is read of it yet.
         clocks = {name: _clock(name, planned.get(name), parent) for name in self.sources}
         return Compiler(
@@ -125,10 +127,12 @@ class SparkEngine:
             },
             clocks={str(name): clock for name, clock in clocks.items()},
             chains=_chains(parent),
+            additions=additions,
             sinks=self._sinks_of_views(plan),
             buckets=self.model.config.buckets,
             attempt=attempt,
             store=self.store,
+            pins={str(pin.reference_id): pin for pin in plan.references},
         )
 
     def _table(self, source_id: SourceId) -> SourceTable:
@@ -187,7 +191,7 @@ class SparkEngine:
             job = spread_job(compiler.spark, compiler.operators, compiler.buckets)
             rows = job.where(f"{CONTROL} IS NOT NULL").collect() if job else []
         spread = sort_out_spread([row[0] for row in rows], attempt)
-        operators = _operator_entries(compiler.operators, spread.files)
+        operators = _operator_entries(compiler, spread.files)
         return output_of_upkeep(plan, parent, operators, spread.violations)
 
     # --- what comes out -------------------------------------------------------------------------
@@ -205,7 +209,7 @@ class SparkEngine:
         )
         splits = {name: len(scan.splits) for name, scan in compiler.scans.items()}
         return EpochOutput(
-            operators=_operator_entries(compiler.operators, reports.states),
+            operators=_operator_entries(compiler, reports.states),
             sources=sources,
             sinks=tuple(
                 SinkEntry(
@@ -246,7 +250,7 @@ def _telling_errors(compiler: Compiler) -> Iterator[None]:
 
 
 def _operator_entries(
-    steps: Mapping[OperatorId, BucketStep],
+    compiler: Compiler,
     files: Mapping[OperatorId, tuple[PartitionSnapshotEntry, ...]],
 ) -> tuple[OperatorSnapshotEntry, ...]:
     return tuple(
@@ -256,8 +260,9 @@ def _operator_entries(
             state_backend="arrow",
             partitions=_in_order(files.get(operator, ())),
             schema_fingerprint=step.shape.fingerprint,
+            added=compiler.additions.get(operator, ()),
         )
-        for operator, step in sorted(steps.items())
+        for operator, step in sorted(compiler.operators.items())
     )
 
 

@@ -8,7 +8,9 @@ written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +20,36 @@ from msgspec import structs
 
 from laminar_dagster.core.manifest import PartitionSnapshotEntry
 from laminar_dagster.spark.columns import END, HASH
-from laminar_dagster.spark.keyed_rows import is_among
-from laminar_dagster.spark.keyed_shape import KeyedShape
+from laminar_dagster.spark.keyed_rows import is_among, once
 from laminar_dagster.spark.state_chain import Closing
-from laminar_dagster.spark.state_files import StateFiles, how_many_to_fold
+from laminar_dagster.spark.state_files import RowShape, StateFiles, how_many_to_fold
 
 Hashes = npt.NDArray[np.int64]
+
+
+class ChainShape(RowShape, Protocol):
+    """What the rows of a state by hash look like, and what becomes of those of several files."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of a file of state."""
+        ...
+
+    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """What a chain of files says, sorted by hash."""
+        ...
+
+    def sorted(self, rows: pa.Table) -> pa.Table:
+        """Rows in the order of a file."""
+        ...
+
+    def alive(self, rows: pa.Table) -> pa.Table:
+        """Rows without those that were taken back to the last one."""
+        ...
+
+    def bounds(self, rows: pa.Table) -> tuple[int, int] | None:
+        """The smallest and largest end among rows; None if they have none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +57,7 @@ class KeyedChain:
     """The files of one partition, with the origin of each written down."""
 
     home: StateFiles
-    shape: KeyedShape
+    shape: ChainShape
     files: tuple[PartitionSnapshotEntry, ...]
 
     def rows_of(self, hashes: Hashes, closing: Closing) -> pa.Table:
@@ -41,12 +67,12 @@ class KeyedChain:
         for entry in reversed(self.files):
             if not len(left):
                 break
-            rows = _matching(self.home.mapped(entry, self.shape), left)
+            rows = matching(self.home.mapped(entry, self.shape), left)
             if rows.num_rows:
                 found.append(rows)
-                known = np.unique(rows.column(HASH).to_numpy())
+                known = once(rows.column(HASH).to_numpy())
                 left = left[~is_among(left, known)]
-        rows = _open(pa.concat_tables(found), closing.previous)
+        rows = open_rows(pa.concat_tables(found), closing.previous)
         return self.shape.alive(rows)
 
     def ending(self, closing: Closing) -> tuple[Hashes, KeyedChain]:
@@ -68,11 +94,11 @@ class KeyedChain:
             ended = ~is_open
             if closing.previous is not None:
                 ended &= ends > closing.previous
-            found.append(np.unique(rows.column(HASH).filter(pa.array(ended)).to_numpy()))
+            found.append(rows.column(HASH).filter(pa.array(ended)).to_numpy())
             if is_open.any():
                 left = (int(ends[is_open].min()), entry.event_time[1])
                 files.append(structs.replace(entry, event_time=left))
-        hashes = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+        hashes = once(np.concatenate(found)) if found else np.empty(0, np.int64)
         return hashes, replace(self, files=tuple(files))
 
     def without_ended(self, closing: Closing) -> KeyedChain:
@@ -92,11 +118,11 @@ class KeyedChain:
             closing: What ends now.
         """
         kept = self.files
-        added = _open(added, closing.now)
+        added = open_rows(added, closing.now)
         fold = how_many_to_fold(kept, added.nbytes) if added.num_rows else 0
         if fold:
             older = [self.home.read(entry, self.shape) for entry in kept[-fold:]]
-            added = _open(self.shape.merge([*older, added]), closing.now)
+            added = open_rows(self.shape.merge([*older, added]), closing.now)
             kept = kept[:-fold]
         if not kept:
             # Nothing lies below that they would have to hide.
@@ -112,17 +138,17 @@ class KeyedChain:
     def open_rows(self, closing: Closing) -> pa.Table:
         """Every row that has not ended: the whole chain, read and merged."""
         rows = self.shape.merge([self.home.read(entry, self.shape) for entry in self.files])
-        return self.shape.alive(_open(rows, closing.now))
+        return self.shape.alive(open_rows(rows, closing.now))
 
 
-def _open(rows: pa.Table, mark: int | None) -> pa.Table:
+def open_rows(rows: pa.Table, mark: int | None) -> pa.Table:
     """Rows that end after a watermark, or never."""
     if mark is None:
         return rows
     return rows.filter(pc.fill_null(pc.greater(rows.column(END), mark), True))
 
 
-def _matching(rows: pa.Table, wanted: Hashes) -> pa.Table:
+def matching(rows: pa.Table, wanted: Hashes) -> pa.Table:
     """The rows of a sorted file that have one of some sorted hashes."""
     found: list[pa.RecordBatch] = []
     for batch in rows.to_batches():

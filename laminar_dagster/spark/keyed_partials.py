@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from laminar_dagster.core.errors import ComputeFailed
 from laminar_dagster.spark.columns import CONTROL, HASH, PART, SEQUENCE
-from laminar_dagster.spark.keyed_rows import WEIGHT
-from laminar_dagster.spark.keyed_shape import KeyedShape, weighed
+from laminar_dagster.spark.keyed_shape import KeyedShape
 from laminar_dagster.spark.window_assignment import WindowAssignment
 
 
@@ -41,11 +39,7 @@ class KeyedPartials:
         if self.windows:
             records = self.windows.assign(records)
         if self.shape.weight is not None:
-            try:
-                records, columns = weighed(records, columns, WEIGHT)
-            except ValueError as error:
-                # Arrow's own errors are among them.
-                raise ComputeFailed(self.shape.operator, str(error)) from None
+            records, columns = self.shape.weighed(records, columns)
         found = self.shape.first_rows(records, columns)
         count = found.num_rows
         own = {

@@ -9,22 +9,26 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from laminar_dagster.spark.row_order import Booleans, differs_from_previous
+from laminar_dagster.spark.row_order import (
+    Booleans,
+    Place,
+    Whole,
+    differs_from_previous,
+    in_order,
+    key_codes,
+)
 
 NUMBER: Final = "_number"
 # +1 for a row that comes, -1 for one that is taken back: a column that views and sinks see.
 WEIGHT: Final = "_weight"
 
-Whole = npt.NDArray[np.int64]
-
 
 def numbered(
     rows: pa.Table, unit: Sequence[str], times: tuple[str, str] | None = None, gap: int = 0
 ) -> tuple[pa.Table, Booleans]:
-    """Rows sorted by what they belong to, with the number of that; and which row begins each.
+    """Rows that belong together side by side, with the number of that; and which row begins each.
 
     Args:
         rows: In the order in which they are to be merged.
@@ -32,10 +36,14 @@ def numbered(
         times: The columns of the first and the last event of a row, where keys live in sessions.
         gap: A row that begins so long after every earlier one of its key begins a new session.
     """
-    order = [*unit, *([times[0]] if times else [])]
-    # Arrow sorts stably: what is equal stays in its order.
-    ordered = rows.sort_by([(name, "ascending") for name in order]) if order else rows
-    begins = differs_from_previous(ordered, unit)
+    codes = key_codes(rows, unit)
+    ordered = rows
+    if unit or times:
+        began = [Place(times[0], descending=False, nulls_first=False)] if times else []
+        # What is equal stays in its order.
+        places = in_order(rows, [codes], began, ())
+        ordered, codes = rows.take(pa.array(places)), codes[places]
+    begins = np.diff(codes, prepend=-1) != 0
     if times and len(begins):
         first, last = (ordered.column(name).to_numpy() for name in times)
         reach = _latest_so_far(last, np.cumsum(begins))
@@ -59,6 +67,13 @@ def last_of_each(rows: pa.Table, unit: Sequence[str]) -> pa.Table:
     return rows.filter(pa.array(np.append(begins[1:], True)[: rows.num_rows]))
 
 
+def once(values: Whole) -> Whole:
+    """Sorted values, each once."""
+    ordered = np.sort(values)
+    found: Whole = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    return found
+
+
 def is_among(values: Whole, wanted: Whole) -> Booleans:
     """Which values are among others, which are sorted."""
     if not len(wanted):
@@ -69,18 +84,22 @@ def is_among(values: Whole, wanted: Whole) -> Booleans:
 
 
 def changed_rows(
-    before: pa.Table, after: pa.Table, unit: Sequence[str], compared: Sequence[str]
+    before: pa.Table,
+    after: pa.Table,
+    unit: Sequence[str],
+    compared: Sequence[str],
+    order: Sequence[str],
 ) -> pa.Table:
     """What has to be taken back, and what has come: rows of both, those that are alike left out.
 
-    Rows of ``before`` get a weight of -1, those of ``after`` 1. What is taken back stands before
-    what takes its place.
+    Rows of ``before`` get a weight of -1, those of ``after`` 1.
 
     Args:
-        before: Rows sorted by ``unit``, each of them once.
+        before: Rows of which each has a ``unit`` of its own.
         after: The same.
         unit: By which a row takes the place of another.
         compared: Columns that tell whether it is the same row.
+        order: Columns by which the result is sorted.
     """
     both = pa.concat_tables(
         [
@@ -88,11 +107,16 @@ def changed_rows(
             after.append_column(WEIGHT, _full(after.num_rows, 1)),
         ]
     )
-    both = both.sort_by([(name, "ascending") for name in (*unit, WEIGHT)])
-    is_same = ~differs_from_previous(both, [*unit, *compared])
+    # Side by side by number; only what is told is sorted by the keys themselves.
+    codes = key_codes(both, unit)
+    places = np.lexsort((both.column(WEIGHT).to_numpy(), codes))
+    both, codes = both.take(pa.array(places)), codes[places]
+    is_same = ~differs_from_previous(both, compared)
+    is_same[1:] &= codes[1:] == codes[:-1]
     keep = ~is_same
     keep[:-1] &= ~is_same[1:]
-    return both.filter(pa.array(keep))
+    told = both if keep.all() else both.filter(pa.array(keep))
+    return told.sort_by([(name, "ascending") for name in order])
 
 
 def _full(count: int, value: int) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -17,25 +17,38 @@ import pyarrow.compute as pc
 
 from laminar_dagster.core.ids import OperatorId
 from laminar_dagster.spark.aggregates import PartialColumn, first_partials, merge_partials
+from laminar_dagster.spark.answers import Answer, answered
 from laminar_dagster.spark.arrow_files import schema_fingerprint
 from laminar_dagster.spark.columns import END, FIRST, HASH, LAST, TIME
+from laminar_dagster.spark.growth import (
+    METADATA,
+    Growth,
+    began,
+    beginning,
+    grown,
+    growth_of_file,
+    growth_told,
+)
 from laminar_dagster.spark.keyed_rows import (
     NUMBER,
+    WEIGHT,
     changed_rows,
     is_among,
     last_of_each,
     numbered,
+    once,
 )
-from laminar_dagster.spark.row_order import Booleans
+from laminar_dagster.spark.row_order import Booleans, in_order
 from laminar_dagster.spark.state_shape import (
-    METADATA,
     KeyColumn,
     cast_rows,
+    opaque_names,
     partials_told,
     stored_columns,
 )
+from laminar_dagster.spark.weighing import weighed
 
-Kind = Literal["group", "window", "session", "rank"]
+Kind = Literal["group", "window", "session", "rank", "operator"]
 
 _TIMES: Final = (
     PartialColumn(FIRST, TIME, "min", "min", pa.int64()),
@@ -53,6 +66,8 @@ class KeyedShape:
         gap: A group is forgotten, and a session ends, so many microseconds after its last event;
             None for groups that stay, and for windows, which end by themselves.
         weight: The partial that counts a key's rows by weight; None if none is ever taken back.
+        growth: What was added to the state after it began; None if nothing was.
+        answers: What of the output is made of multisets and sketches, which stay in the state.
     """
 
     operator: OperatorId
@@ -61,6 +76,8 @@ class KeyedShape:
     kind: Kind = "group"
     gap: int | None = None
     weight: str | None = None
+    growth: Growth | None = None
+    answers: tuple[Answer, ...] = ()
 
     @property
     def unit(self) -> tuple[str, ...]:
@@ -79,11 +96,16 @@ class KeyedShape:
         return _TIMES if self.gap is not None else ()
 
     @property
+    def kept(self) -> tuple[PartialColumn, ...]:
+        """Everything that is merged: times, partials, and since when a row knows them."""
+        return (*self.times, *self.columns, *began(self.growth))
+
+    @property
     def schema(self) -> pa.Schema:
         """Of a file of state."""
         fields = [(HASH, pa.int64()), (END, pa.int64())]
         fields += [(key.name, key.arrow_type) for key in self.keys]
-        fields += [(column.name, column.arrow_type) for column in (*self.times, *self.columns)]
+        fields += [(column.name, column.arrow_type) for column in self.kept]
         return pa.schema(fields, {METADATA: json.dumps(self.about(), ensure_ascii=False)})
 
     def about(self) -> dict[str, Any]:
@@ -95,6 +117,7 @@ class KeyedShape:
             "weight": self.weight,
             "keys": {key.name: key.sql for key in self.keys},
             **partials_told(self.columns),
+            **growth_told(self.growth),
         }
 
     @classmethod
@@ -107,12 +130,16 @@ class KeyedShape:
             about["kind"],
             about["gap"],
             about["weight"],
+            growth_of_file(about),
         )
 
     @property
     def output(self) -> pa.Schema:
         """Of the rows of the view, before their values are finished."""
-        return pa.schema([each for each in self.schema if each.name != HASH])
+        hidden = {HASH, *opaque_names(self.columns)}
+        kept = [each for each in self.schema if each.name not in hidden]
+        told = [pa.field(each.name, each.arrow_type) for each in self.answers]
+        return pa.schema([*kept, *told])
 
     @property
     def fingerprint(self) -> str:
@@ -125,7 +152,7 @@ class KeyedShape:
         Raises:
             ValueError: They cannot be read so.
         """
-        return cast_rows(table, self.schema)
+        return cast_rows(grown(table, self.columns, self.growth), self.schema)
 
     def bounds(self, rows: pa.Table) -> tuple[int, int] | None:
         """The smallest and largest end among rows; None if they have none."""
@@ -134,6 +161,16 @@ class KeyedShape:
 
     # --- rows of one key --------------------------------------------------------------------------
 
+    def weighed(
+        self, records: pa.Table, columns: Sequence[PartialColumn]
+    ) -> tuple[pa.Table, tuple[PartialColumn, ...]]:
+        """Records and partials that count each record by its ``_weight``.
+
+        Raises:
+            ComputeFailed: A weight is neither 1 nor -1, or a value has no opposite.
+        """
+        return weighed(records, columns, self.operator)
+
     def first_rows(self, records: pa.Table, columns: Sequence[PartialColumn]) -> pa.Table:
         """Records to one row for each key, window or session, without a hash.
 
@@ -141,27 +178,47 @@ class KeyedShape:
             records: With keys and arguments, and ``_time`` or ``_end`` where they are needed.
             columns: The partials, as they are made of these records.
         """
+        if self._is_grouped_by_arrow:
+            made = first_partials(records, self.unit, columns, self.operator)
+            return self._ended(self._begun(made))
         times = (TIME, TIME) if self.gap is not None else None
         ordered, begins = numbered(records, self.unit, times, self.gap or 0)
         made = first_partials(ordered, [NUMBER], (*self.times, *columns), self.operator)
-        return self._finish(ordered, begins, made)
+        return self._finish(ordered, begins, self._begun(made))
+
+    @property
+    def _is_grouped_by_arrow(self) -> bool:
+        """Whether rows belong together by what is equal to Arrow, which knows two zeros."""
+        floats = any(pa.types.is_floating(key.arrow_type) for key in self.keys)
+        return bool(self.unit) and self.gap is None and not floats
+
+    def _begun(self, made: pa.Table) -> pa.Table:
+        for name, values in beginning(self.growth, made.num_rows).items():
+            made = made.append_column(name, values)
+        return made
 
     def combine(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Rows of several origins to one for each key, window or session, with their hash."""
+        """Rows of several origins to one for each key, window or session, with their hash.
+
+        Those of a key stand together, by time; keys stand in no order.
+        """
         names = self.schema.names
         rows = pa.concat_tables([part.select(names) for part in parts])
         times = (FIRST, LAST) if self.gap is not None else None
         ordered, begins = numbered(rows, self.unit, times, self.gap or 0)
-        columns = (*self.times, *self.columns)
-        made = merge_partials(ordered, [NUMBER], columns, self.operator)
+        made = merge_partials(ordered, [NUMBER], self.kept, self.operator)
         return self._finish(ordered, begins, made).select(names)
 
     def _finish(self, ordered: pa.Table, begins: Booleans, made: pa.Table) -> pa.Table:
         kept = [name for name in (HASH, END) if name in ordered.column_names]
         kept += [key.name for key in self.keys]
         rows = ordered.filter(pa.array(begins)).select(kept)
-        for column in (*self.times, *self.columns):
+        for column in self.kept:
             rows = rows.append_column(column.name, made.column(column.name))
+        return self._ended(rows)
+
+    def _ended(self, rows: pa.Table) -> pa.Table:
+        """Rows with their end."""
         if self.gap is not None:
             ends = pc.add(rows.column(LAST), pa.scalar(self.gap, pa.int64()))
             rows = rows.drop_columns([END]) if END in rows.column_names else rows
@@ -179,15 +236,16 @@ class KeyedShape:
         if self.weight is not None:
             rows = rows.filter(pc.greater(rows.column(self.weight), 0))
         if self.kind == "group" and self.gap is not None:
-            return last_of_each(rows, self.unit)
-        return rows
+            rows = last_of_each(rows, self.unit)
+        return answered(rows, self.answers, opaque_names(self.columns))
 
     def changes(self, before: pa.Table, after: pa.Table) -> pa.Table:
         """What rows of the view are to be taken back, and what rows have come, with ``_weight``."""
         unit = self.group if self.kind == "session" else self.unit
-        compared = [column.name for column in self.columns]
+        compared = [column.name for column in self.columns if not column.is_opaque]
+        compared += [each.name for each in self.answers]
         compared += [LAST] if self.kind == "session" else []
-        return changed_rows(self.shown(before), self.shown(after), unit, compared)
+        return changed_rows(self.shown(before), self.shown(after), unit, compared, (*unit, WEIGHT))
 
     # --- rows of several files --------------------------------------------------------------------
 
@@ -199,16 +257,17 @@ class KeyedShape:
             rows = part.select(self.schema.names)
             hashes = rows.column(HASH).to_numpy()
             found.append(rows.filter(pa.array(~is_among(hashes, known))))
-            known = np.union1d(known, hashes)
+            known = once(np.concatenate([known, hashes]))
         return self.sorted(pa.concat_tables(found)) if found else self.schema.empty_table()
 
     def sorted(self, rows: pa.Table) -> pa.Table:
         """Rows in the order of a file."""
-        return rows.sort_by([(name, "ascending") for name in (HASH, *self.group)])
+        places = in_order(rows, [rows.column(HASH).to_numpy()], (), self.group)
+        return rows.take(pa.array(places))
 
     def alive(self, rows: pa.Table) -> pa.Table:
         """Rows without those that were taken back to the last one."""
-        if self.weight is None or self.kind != "group" or self.gap is not None:
+        if self.weight is None or self.kind not in ("group", "rank") or self.gap is not None:
             return rows
         return rows.filter(pc.not_equal(rows.column(self.weight), 0))
 
@@ -224,34 +283,3 @@ def hash_of_unit(shape: KeyedShape, rows: pa.Table) -> pa.Table:
     mixed = mixed ^ ends ^ (ends >> np.uint64(27))
     place = rows.column_names.index(HASH)
     return rows.set_column(place, HASH, pa.array(mixed.view(np.int64)))
-
-
-def weighed(
-    records: pa.Table, columns: Sequence[PartialColumn], weights: str
-) -> tuple[pa.Table, tuple[PartialColumn, ...]]:
-    """Records and partials that count each record by its weight of 1 or -1.
-
-    Raises:
-        ValueError: A weight is something else.
-    """
-    weight = records.column(weights).cast(pa.int64())
-    known = pc.is_in(weight, value_set=pa.array([1, -1], pa.int64()))
-    if not pc.all(known, min_count=0).as_py():
-        raise ValueError(f"`{weights}` has to be 1 or -1 in every row")
-    is_back = pc.less(weight, 0)
-    made: list[PartialColumn] = []
-    for number, column in enumerate(columns):
-        name = f"_w{number}"
-        if column.first == "count":
-            values = weight
-            if column.argument is not None:
-                counted = pc.is_valid(records.column(column.argument))
-                values = pc.if_else(counted, weight, pa.scalar(0, pa.int64()))
-        else:
-            plain = records.column(column.argument).cast(column.arrow_type)
-            signed = pc.if_else(is_back, pc.negate_checked(plain), plain)
-            # A sum of nothing is told by its count; here it is 0, however it came about.
-            values = pc.fill_null(signed, pa.scalar(0, column.arrow_type))
-        records = records.append_column(name, values)
-        made.append(replace(column, argument=name, first="sum"))
-    return records, tuple(made)

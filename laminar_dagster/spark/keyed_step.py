@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from laminar_dagster.spark.bucket_step import BucketStep, Files
 from laminar_dagster.spark.columns import CONTROL, END, HASH, PART
 from laminar_dagster.spark.keyed_chain import Hashes, KeyedChain
-from laminar_dagster.spark.keyed_rows import WEIGHT, is_among
+from laminar_dagster.spark.keyed_rows import WEIGHT, is_among, once
 from laminar_dagster.spark.keyed_shape import KeyedShape, hash_of_unit
 from laminar_dagster.spark.state_chain import Closing
 
@@ -51,10 +51,11 @@ class KeyedStep(BucketStep):
     def advance(self, bucket: int, new: pa.Table, closing: Closing) -> tuple[pa.Table, Files]:
         """See ``BucketStep.advance``."""
         added = hash_of_unit(self.shape, new)
-        written = np.unique(added.column(HASH).to_numpy())
+        written = once(added.column(HASH).to_numpy())
         chain = self.chain_of(bucket)
         ending, left = self._ending(chain, closing)
-        before = chain.rows_of(np.union1d(written, ending), closing)
+        touched = once(np.concatenate([written, ending])) if len(ending) else written
+        before = chain.rows_of(touched, closing)
         after = self.shape.combine([before, added.cast(_like(added, self.shape.schema))])
         files = left.advance(_with_hashes(after, written), closing)
         return self._output(before, after, closing), files
@@ -70,6 +71,7 @@ class KeyedStep(BucketStep):
         shape = self.shape
         if self.emits == "close":
             closed = shape.shown(after.filter(ends))
+            closed = closed.sort_by([(name, "ascending") for name in shape.group])
             ones = pa.array(np.ones(closed.num_rows, np.int8))
             return closed.append_column(WEIGHT, ones)
         # A group that has ended is gone; a window or session that has ended stays as it is.

@@ -32,16 +32,20 @@ class LatenessJudge:
     watermark: int | None
     floor: int | None
 
-    def on_time(self, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Which of the rows are on time; moves the watermark past them."""
+    def lateness(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """How late each of the rows is, 0 if it is on time; moves the watermark past them."""
         times = pc.cast(rows.column(self.column), pa.int64()).to_numpy(zero_copy_only=False)
         if not len(times):
-            return np.empty(0, np.bool_)
+            return np.empty(0, np.int64)
         lowest = np.iinfo(np.int64).min
         before = lowest if self.watermark is None else self.watermark
         # The watermark before each record: of everything that stands before it.
         marks = np.maximum.accumulate(np.concatenate(([before], times - self.delay)))
         self.watermark = int(marks[-1])
         needed = marks[:-1] if self.floor is None else np.maximum(marks[:-1], self.floor)
-        verdict: npt.NDArray[np.bool_] = times >= needed
-        return verdict
+        # Before the first event nothing is late; the difference would not fit.
+        is_late = times < needed
+        late: npt.NDArray[np.int64] = np.subtract(
+            needed, times, out=np.zeros(len(times), np.int64), where=is_late
+        )
+        return late

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -11,10 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from laminar_dagster.spark.aggregates import first_partials
+from laminar_dagster.spark.aggregates import PartialColumn, first_partials
 from laminar_dagster.spark.columns import CONTROL, KEEP, PART, SEQUENCE
+from laminar_dagster.spark.growth import beginning
+from laminar_dagster.spark.join_shape import JoinShape
 from laminar_dagster.spark.keyed_shape import KeyedShape
 from laminar_dagster.spark.state_shape import StateShape
+from laminar_dagster.spark.weighing import weighed
 from laminar_dagster.spark.window_assignment import WindowAssignment
 
 ROWS_AT_ONCE: Final = 500_000
@@ -24,7 +27,7 @@ class RecordPartials(Protocol):
     """Makes partials of records."""
 
     @property
-    def shape(self) -> StateShape | KeyedShape:
+    def shape(self) -> StateShape | KeyedShape | JoinShape:
         """Of the state they are for."""
         ...
 
@@ -52,14 +55,22 @@ class WindowPartials:
         return pa.schema([*own, *self.shape.schema])
 
     def aggregate(self, records: pa.Table, part: int, sequence: int) -> pa.Table:
-        """Records with ``_time``, keys and arguments to rows of ``schema``."""
+        """Records with ``_time``, keys and arguments to rows of ``schema``.
+
+        Raises:
+            ComputeFailed: A weight is neither 1 nor -1, or a sum does not fit.
+        """
         windowed = self.windows.assign(records)
-        found = first_partials(windowed, self.shape.group, self.shape.columns, self.shape.operator)
+        columns: Sequence[PartialColumn] = self.shape.columns
+        if self.shape.weight is not None:
+            windowed, columns = weighed(windowed, columns, self.shape.operator)
+        found = first_partials(windowed, self.shape.group, columns, self.shape.operator)
         count = found.num_rows
         own = {
             PART: pa.array(np.full(count, part, np.int64)),
             SEQUENCE: pa.array(np.full(count, sequence, np.int64)),
             CONTROL: pa.nulls(count, pa.string()),
+            **beginning(self.shape.growth, count),
         }
         columns = [own[name] if name in own else found.column(name) for name in self.schema.names]
         return pa.table(columns, names=self.schema.names).cast(self.schema)
@@ -71,9 +82,13 @@ class PartialStep:
 
     Input: ``_part``, ``_control``, ``_keep``, ``_time``, keys and arguments. Control rows are
     passed on, and what was kept and dropped is counted.
+
+    Attributes:
+        counts: False where what comes are no records, but results of another operator.
     """
 
     partials: RecordPartials
+    counts: bool = True
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Aggregate as many rows at once as memory allows."""
@@ -97,7 +112,8 @@ class PartialStep:
         keep = pc.fill_null(records.column(KEEP), False)
         part = table.column(PART)[0].as_py()
         operator = self.partials.shape.operator
-        controls.append(count_records(operator, part, sequence, keep))
+        if self.counts:
+            controls.append(count_records(operator, part, sequence, keep))
         yield control_rows(controls, part, self.partials.schema)
         kept = records if pc.all(keep, min_count=0).as_py() else records.filter(keep)
         if kept.num_rows:

@@ -14,21 +14,21 @@ import pyarrow.compute as pc
 from laminar_dagster.core.ids import OperatorId
 from laminar_dagster.spark.aggregates import PartialColumn
 from laminar_dagster.spark.columns import END, FIRST, HASH, LAST, TIME
+from laminar_dagster.spark.growth import METADATA
 from laminar_dagster.spark.keyed_rows import NUMBER, WEIGHT, changed_rows, numbered
 from laminar_dagster.spark.keyed_shape import KeyedShape
-from laminar_dagster.spark.row_order import Booleans, differs_from_previous, ordered_bits
-from laminar_dagster.spark.state_shape import METADATA, stored_columns
+from laminar_dagster.spark.row_order import (
+    Booleans,
+    Place,
+    Whole,
+    differs_from_previous,
+    in_order,
+    key_codes,
+)
+from laminar_dagster.spark.state_shape import stored_columns
+from laminar_dagster.spark.weighing import check_weights
 
 RANK: Final = "_rank"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A column of the state by which rows are put in order."""
-
-    name: str
-    descending: bool
-    nulls_first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class RankedShape(KeyedShape):
     Attributes:
         order: By what a key's rows are put in order. Where that leaves it open, all columns decide,
             so no order in which rows come matters.
-        limit: So many rows of each key are kept.
+        limit: So many rows of each key are rows of the view, and kept. Where rows are taken back
+            all are kept, each once with its weight: any of them may move up.
     """
 
     order: tuple[Place, ...] = ()
@@ -64,6 +65,7 @@ class RankedShape(KeyedShape):
             *stored_columns(about, schema),
             about["kind"],
             about["gap"],
+            about["weight"],
             order=tuple(Place(*each) for each in about["order"]),
             limit=about["limit"],
         )
@@ -73,6 +75,8 @@ class RankedShape(KeyedShape):
         if self.gap is not None:
             times = records.column(TIME)
             records = records.append_column(FIRST, times).append_column(LAST, times)
+        if self.weight is not None:
+            records = records.append_column(self.weight, records.column(WEIGHT).cast(pa.int64()))
         names = [name for name in self.schema.names if name not in (HASH, END)]
         return self._best(records.select(names))
 
@@ -84,36 +88,58 @@ class RankedShape(KeyedShape):
 
     def _best(self, rows: pa.Table) -> pa.Table:
         """The first rows of each key or session, in order, with when its events were."""
-        times = (FIRST, LAST) if self.gap is not None else None
-        ordered, begins = numbered(rows, self.unit, times, self.gap or 0)
-        if times:
-            ordered = _with_spans(ordered, begins)
-        placed = self._in_order(ordered)
-        kept = placed.filter(pa.array(_places(placed, [NUMBER]) <= self.limit))
-        kept = kept.drop_columns([NUMBER])
+        if self.gap is None:
+            numbers = key_codes(rows, self.unit)
+        else:
+            rows, begins = numbered(rows, self.unit, (FIRST, LAST), self.gap)
+            numbers = rows.column(NUMBER).to_numpy()
+            rows = _with_spans(rows.drop_columns([NUMBER]), begins)
+        places = in_order(rows, [numbers], self.order, self._told)
+        numbers = numbers[places]
+        if self.weight is not None:
+            placed = rows.take(pa.array(places)).append_column(NUMBER, pa.array(numbers))
+            kept = self._consolidated(placed, self.weight).drop_columns([NUMBER])
+        else:
+            is_first = _places(np.diff(numbers, prepend=-1) != 0) <= self.limit
+            kept = rows.take(pa.array(places[is_first]))
         if self.gap is None:
             return kept.append_column(END, pa.nulls(kept.num_rows, pa.int64()))
         ends = pc.add(kept.column(LAST), pa.scalar(self.gap, pa.int64()))
         return kept.append_column(END, ends)
 
-    def _in_order(self, rows: pa.Table) -> pa.Table:
-        """Rows of each number in the order of the query, which null and NaN have a place in."""
-        keys: list[tuple[str, str]] = [(NUMBER, "ascending")]
-        helped = rows
-        for number, each in enumerate(self.order):
-            values = rows.column(each.name)
-            is_null, plain = f"_null{number}", f"_plain{number}"
-            helped = helped.append_column(is_null, pc.cast(values.is_null(), pa.int8()))
-            # The order of SQL, in which NaN is the largest.
-            plain_values = ordered_bits(values) if pa.types.is_floating(values.type) else values
-            helped = helped.append_column(plain, plain_values)
-            keys.append((is_null, "descending" if each.nulls_first else "ascending"))
-            keys.append((plain, "descending" if each.descending else "ascending"))
-        keys += [(column.name, "ascending") for column in self.columns]
-        return helped.sort_by(keys).select(rows.column_names)
+    @property
+    def _told(self) -> list[str]:
+        """The columns of the order and the output."""
+        return [column.name for column in self.columns if column.name != self.weight]
+
+    def weighed(
+        self, records: pa.Table, columns: Sequence[PartialColumn]
+    ) -> tuple[pa.Table, tuple[PartialColumn, ...]]:
+        """See ``KeyedShape.weighed``; rows are kept as they are."""
+        check_weights(records, self.operator)
+        return records, tuple(columns)
+
+    def _consolidated(self, rows: pa.Table, weight: str) -> pa.Table:
+        """Each row once with the sum of its weights, in their order.
+
+        A row that was taken back stays if its key or session has no other: it hides older files.
+        """
+        begins = differs_from_previous(rows, [NUMBER, *self._told])
+        starts = np.flatnonzero(begins)
+        if not len(starts):
+            return rows
+        sums = np.add.reduceat(rows.column(weight).to_numpy(), starts)
+        once = rows.filter(pa.array(begins))
+        once = once.set_column(once.column_names.index(weight), weight, pa.array(sums))
+        units = np.cumsum(differs_from_previous(once, [NUMBER])) - 1
+        is_empty = np.bincount(units, weights=sums != 0) == 0
+        is_first = differs_from_previous(once, [NUMBER])
+        return once.filter(pa.array((sums != 0) | (is_first & is_empty[units])))
 
     def shown(self, rows: pa.Table) -> pa.Table:
         """See ``KeyedShape.shown``; with the place of each row."""
+        if self.weight is not None:
+            rows = _as_often(rows, rows.column(self.weight).to_numpy())
         if self.gap is not None and rows.num_rows:
             # Of the sessions of a key the last one.
             last = np.append(differs_from_previous(rows, self.unit)[1:], True)
@@ -122,17 +148,19 @@ class RankedShape(KeyedShape):
             counts = np.diff(np.concatenate(([0], ends + 1)))
             mine = rows.column(FIRST).to_numpy() == np.repeat(newest, counts)
             rows = rows.filter(pa.array(mine))
-        places = _places(rows, self.unit)
-        return rows.append_column(RANK, pa.array(places))
+        places = _places(differs_from_previous(rows, self.unit))
+        rows = rows.append_column(RANK, pa.array(places))
+        return rows.filter(pa.array(places <= self.limit)) if self.weight is not None else rows
 
     def changes(self, before: pa.Table, after: pa.Table) -> pa.Table:
         """See ``KeyedShape.changes``.
 
         All of a key that is taken back comes first: a row that only moves up is there in the end.
         """
-        compared = [column.name for column in self.columns]
-        found = changed_rows(self.listed(before), self.shown(after), (*self.unit, RANK), compared)
-        return found.sort_by([(name, "ascending") for name in (*self.unit, WEIGHT)])
+        # Rows of a file that have a key in common stand together, and in their order.
+        before, after = self.shown(before), self.shown(after)
+        order = (*self.unit, WEIGHT, RANK)
+        return changed_rows(before, after, (*self.unit, RANK), self._told, order)
 
     def listed(self, rows: pa.Table) -> pa.Table:
         """Stored rows as rows of the view, by key, with the place of each."""
@@ -155,9 +183,15 @@ def _with_spans(rows: pa.Table, begins: Booleans) -> pa.Table:
     return rows
 
 
-def _places(rows: pa.Table, unit: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _as_often(rows: pa.Table, counts: Whole) -> pa.Table:
+    """Each row as often as it is there."""
+    times = np.maximum(counts, 0)
+    return rows.take(pa.array(np.repeat(np.arange(rows.num_rows), times)))
+
+
+def _places(begins: Booleans) -> Whole:
     """The place of each row among those that stand together, from 1."""
-    starts = np.flatnonzero(differs_from_previous(rows, unit))
-    counts = np.diff(np.append(starts, rows.num_rows))
-    places: np.ndarray[tuple[int], np.dtype[np.int64]] = np.arange(1, rows.num_rows + 1)
+    starts = np.flatnonzero(begins)
+    counts = np.diff(np.append(starts, len(begins)))
+    places: Whole = np.arange(1, len(begins) + 1)
     return places - np.repeat(starts, counts)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -108,9 +108,8 @@ def _spread(spark: SparkSession, step: BucketStep, buckets: int) -> DataFrame:
     bucket = f"IF({CONTROL} IS NULL, {bucket_of(step.shape, buckets)}, {CONTROL_BUCKET}L)"
     found = f"{hash_of_keys(step.shape)} AS {HASH}"
     placed = rows.selectExpr("*", f"{bucket} AS {BUCKET}", found)
-    # Event time stands still, and no chain is there to add to: every bucket gets one full file.
-    clocks = tuple(replace(clock, lanes=()) for clock in step.clocks)
-    written = advanced_buckets(placed, replace(step, chains={}, clocks=clocks))
+    # No chain is there to add to: every bucket gets one full file.
+    written = advanced_buckets(placed, step.spreading())
     return written.select(CONTROL)
 
 

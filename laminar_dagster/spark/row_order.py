@@ -1,8 +1,10 @@
-"""Rows beside the row before them, and floats in the order of SQL."""
+"""Rows beside the row before them, rows in an order of SQL, and floats in theirs. Keys numbered."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +12,128 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Booleans = npt.NDArray[np.bool_]
+Whole = npt.NDArray[np.int64]
+
+# More codes than fit in a number, with room for the number of rows.
+_TOO_MANY: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A column by which rows are put in order."""
+
+    name: str
+    descending: bool
+    nulls_first: bool
+
+
+def in_order(
+    rows: pa.Table, first: Sequence[Whole], order: Sequence[Place], last: Sequence[str]
+) -> Whole:
+    """Where rows stand in an order of SQL, in which null and NaN have a place; equal ones stay.
+
+    Numbers are sorted as such, and the rest only among the rows that they leave open: to compare
+    rows of several columns, texts above all, costs many times as much.
+
+    Args:
+        rows: Which.
+        first: Numbers of the rows that come before, ascending.
+        order: The order.
+        last: Columns that decide where that leaves it open, ascending.
+    """
+    numbers, left = list(first), list(order)
+    while left:
+        found = _numbers(rows.column(left[0].name), left[0])
+        if found is None:
+            break
+        numbers += found
+        left = left[1:]
+    places: Whole = np.lexsort(numbers[::-1]) if numbers else np.arange(rows.num_rows)
+    same = np.ones(max(0, rows.num_rows - 1), np.bool_)
+    for each in numbers:
+        ordered = each[places]
+        same &= ordered[1:] == ordered[:-1]
+    if not same.any() or not (left or last):
+        return places
+    open_still = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+    runs = np.cumsum(np.insert(~same, 0, True))[open_still]
+    compared = dict.fromkeys([*(each.name for each in left), *last])
+    some = rows.select(list(compared)).take(pa.array(places[open_still]))
+    places[open_still] = places[open_still][_sorted_within(some, runs, left, last)]
+    return places
+
+
+def _numbers(values: pa.ChunkedArray, place: Place) -> list[Whole] | None:
+    """Numbers that stand as the values do in an order; None for values that have none."""
+    plain = whole_numbers(values)
+    if plain is None:
+        return None
+    # All bits turned around, the largest number is the smallest.
+    found = [~plain if place.descending else plain]
+    if values.null_count:
+        is_null = values.is_null().to_numpy().astype(np.int64)
+        found.insert(0, -is_null if place.nulls_first else is_null)
+        found[1] = np.where(is_null, 0, found[1])
+    return found
+
+
+def _sorted_within(
+    rows: pa.Table, runs: Whole, order: Sequence[Place], last: Sequence[str]
+) -> Whole:
+    """Where rows stand within their runs, which are numbered."""
+    columns: dict[str, Any] = {"run": pa.array(runs)}
+    keys = [("run", "ascending")]
+    for number, each in enumerate(order):
+        values = rows.column(each.name)
+        columns[f"null{number}"] = pc.cast(values.is_null(), pa.int8())
+        # The order of SQL, in which NaN is the largest.
+        is_float = pa.types.is_floating(values.type)
+        columns[f"plain{number}"] = ordered_bits(values) if is_float else values
+        keys.append((f"null{number}", "descending" if each.nulls_first else "ascending"))
+        keys.append((f"plain{number}", "descending" if each.descending else "ascending"))
+    for number, name in enumerate(last):
+        columns[f"last{number}"] = rows.column(name)
+        keys.append((f"last{number}", "ascending"))
+    found: Whole = pc.sort_indices(pa.table(columns), sort_keys=keys).to_numpy().astype(np.int64)
+    return found
+
+
+def whole_numbers(values: pa.ChunkedArray) -> Whole | None:
+    """Numbers that compare as the values do; None for values that are none. Null is any of them."""
+    kind = values.type
+    if pa.types.is_floating(kind):
+        values = ordered_bits(values)
+    elif pa.types.is_boolean(kind):
+        values = values.cast(pa.int8())
+    elif pa.types.is_date32(kind):
+        values = values.cast(pa.int32())
+    elif not (pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)):
+        return None
+    found: Whole = pc.fill_null(values.cast(pa.int64()), 0).to_numpy()
+    return found
+
+
+def key_codes(rows: pa.Table, names: Sequence[str]) -> Whole:
+    """A number for each row, the same where all of some columns are alike, as null and NaN are."""
+    codes = np.zeros(rows.num_rows, np.int64)
+    limit = 1
+    for name in names:
+        values = rows.column(name)
+        if pa.types.is_floating(values.type):
+            values = ordered_bits(values)
+        encoded = one_array(values).dictionary_encode(null_encoding="encode")
+        width = max(1, len(encoded.dictionary))
+        if limit * width >= _TOO_MANY:
+            codes = np.unique(codes, return_inverse=True)[1].reshape(-1).astype(np.int64)
+            limit = rows.num_rows
+        codes = codes * width + encoded.indices.to_numpy()
+        limit *= width
+    return codes
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def differs_from_previous(rows: pa.Table, names: Sequence[str]) -> Booleans:
@@ -30,8 +154,7 @@ def _changed(column: pa.ChunkedArray) -> Booleans:
     if pa.types.is_nested(column.type):
         return np.ones(len(column) - 1, np.bool_)
     values = ordered_bits(column) if pa.types.is_floating(column.type) else column
-    array = values.combine_chunks()
-    array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
+    array = one_array(values)
     before, after = array.slice(0, len(array) - 1), array.slice(1)
     other = pc.fill_null(pc.not_equal(before, after), False)
     one_is_null = pc.xor(before.is_null(), after.is_null())

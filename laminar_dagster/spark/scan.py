@@ -5,7 +5,7 @@ without an event time aside, writes them and the undecodable ones to the attempt
 on the rest as Arrow. Its last row carries no record but the task's own count of what it did, in
 ``_control``: the count travels with the data, so that what arrives can be checked against it.
 
-Windows that need nothing of Spark are aggregated here as well, and only their partials handed on:
+Operators that need nothing of Spark are aggregated here as well, and only their partials handed on:
 see ``early_partials``.
 """
 
@@ -29,10 +29,10 @@ from laminar_dagster.core.ids import CheckpointId, FileName, SourceId
 from laminar_dagster.core.offsets import SourceRange
 from laminar_dagster.core.ports import DecodedChunk, ObjectStore, SplitReader
 from laminar_dagster.spark.arrow_files import file_bytes, sha256
-from laminar_dagster.spark.columns import CONTROL, PART
+from laminar_dagster.spark.columns import CONTROL, LATE, PART
 from laminar_dagster.spark.early_partials import (
     EarlyAggregator,
-    EarlyWindow,
+    EarlyOperator,
     early_fields,
     early_rows,
 )
@@ -59,6 +59,7 @@ class Scan:
     Attributes:
         schema: Of the records.
         hands_on: Whether the records themselves are wanted, beside what ``early`` makes of them.
+        lateness: Records up to so late are handed on, with how late they are: somebody takes them.
     """
 
     source_id: SourceId
@@ -71,14 +72,16 @@ class Scan:
     fail_on_bad: bool
     store: ObjectStore = field(repr=False)
     attempt: CheckpointId
-    early: tuple[EarlyWindow, ...] = ()
+    early: tuple[EarlyOperator, ...] = ()
     hands_on: bool = True
+    lateness: int = 0
 
     @property
     def row_schema(self) -> pa.Schema:
         """Of what a task hands on: records, partials and reports."""
         records = self.schema if self.hands_on else []
         own = [pa.field(PART, pa.int64()), pa.field(CONTROL, pa.string())]
+        own += [pa.field(LATE, pa.int64())] if self.lateness and self.hands_on else []
         return pa.schema([*records, *own, *early_fields(self.early)])
 
 
@@ -149,7 +152,7 @@ class _SplitTask:
         judge = None
         if scan.time_column:
             judge = LatenessJudge(scan.time_column, scan.delay, self.split.watermark, scan.floor)
-        early = [EarlyAggregator(window, self.split.part) for window in scan.early]
+        early = [EarlyAggregator(each, self.split.part) for each in scan.early]
         dead = _Letters(self, layout.bad_records_file)
         late = _Letters(self, layout.late_records_file)
         for chunk in scan.reader.read(self.split.piece):
@@ -162,12 +165,16 @@ class _SplitTask:
             self.dead += bad.num_rows
             dead.add(bad)
             if judge:
-                verdict = judge.on_time(rows)
-                if not verdict.all():
-                    behind = rows.filter(pa.array(~verdict))
-                    self.late += behind.num_rows
-                    late.add(behind)
-                    rows = rows.filter(pa.array(verdict))
+                behind = judge.lateness(rows)
+                too_late = behind > scan.lateness
+                if too_late.any():
+                    lost = rows.filter(pa.array(too_late))
+                    self.late += lost.num_rows
+                    late.add(lost)
+                    rows = rows.filter(pa.array(~too_late))
+                    behind = behind[~too_late]
+                if scan.lateness:
+                    rows = rows.append_column(LATE, pa.array(behind))
             self.passed += rows.num_rows
             if rows.num_rows:
                 if scan.hands_on:

@@ -16,6 +16,9 @@ SessionFactory = Callable[[], SparkSession]
 # The one that this process has: threads other than the one that opened it have none of their own.
 _opened: Final[list[SparkSession]] = []
 
+# By name: it is a program of its own.
+WORKER_DAEMON: Final = "laminar_dagster.spark.worker_daemon"
+
 _DEFAULTS: Final[Mapping[str, str]] = {
     "spark.master": "local[*]",
     "spark.app.name": "laminar",
@@ -47,7 +50,7 @@ def open_session(settings: Mapping[str, str] = {}) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder
-    for key, value in {**_DEFAULTS, **settings}.items():
+    for key, value in local_settings(settings).items():
         builder = builder.config(key, value)
     # In the main thread Spark takes Ctrl-C for itself, in the middle of its start.
     with ThreadPoolExecutor(1, thread_name_prefix="spark-start") as starter:
@@ -57,6 +60,15 @@ def open_session(settings: Mapping[str, str] = {}) -> SparkSession:
     session.sparkContext.setLogLevel("ERROR")
     _opened[:] = [session]
     return session
+
+
+def local_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """All that a session of this process is made with."""
+    chosen = {**_DEFAULTS, **settings}
+    # Elsewhere the package may come to an executor with its first task, after the daemon's start.
+    if chosen["spark.master"].startswith("local"):
+        chosen.setdefault("spark.python.daemon.module", WORKER_DAEMON)
+    return chosen
 
 
 def stop_computing() -> None:

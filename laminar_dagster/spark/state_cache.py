@@ -14,12 +14,11 @@ import stat
 import tempfile
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 
 from laminar_dagster.core.errors import ChecksumMismatch
-from laminar_dagster.core.manifest import PartitionSnapshotEntry
 from laminar_dagster.core.ports import ObjectStore
 from laminar_dagster.spark.arrow_files import file_table, sha256
 
@@ -31,7 +30,21 @@ _PRIVATE: Final = 0o700
 _checked: set[str] = set()
 
 
-def mapped_file(store: ObjectStore, key: str, entry: PartitionSnapshotEntry) -> pa.Table:
+class StoredFile(Protocol):
+    """What a document says of a file."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How long it is."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """Of its bytes."""
+        ...
+
+
+def mapped_file(store: ObjectStore, key: str, entry: StoredFile) -> pa.Table:
     """The rows of a state file.
 
     Raises:
@@ -66,7 +79,7 @@ def cache_folder() -> Path | None:
     return path if is_mine and stat.S_IMODE(found.st_mode) == _PRIVATE else None
 
 
-def _fetch(store: ObjectStore, key: str, entry: PartitionSnapshotEntry, path: Path) -> None:
+def _fetch(store: ObjectStore, key: str, entry: StoredFile, path: Path) -> None:
     if not path.exists():
         _make_room(path.parent, entry.size_bytes)
         store.download(key, path)
@@ -78,7 +91,7 @@ def _fetch(store: ObjectStore, key: str, entry: PartitionSnapshotEntry, path: Pa
     _checked.add(entry.sha256)
 
 
-def read_checked(store: ObjectStore, key: str, entry: PartitionSnapshotEntry) -> bytes:
+def read_checked(store: ObjectStore, key: str, entry: StoredFile) -> bytes:
     """The bytes of a state file, from the store.
 
     Raises:

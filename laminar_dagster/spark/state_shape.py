@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from laminar_dagster.core.ids import OperatorId
 from laminar_dagster.spark.aggregates import PartialColumn, merge_partials
+from laminar_dagster.spark.answers import Answer, answered
 from laminar_dagster.spark.arrow_files import schema_fingerprint
 from laminar_dagster.spark.columns import END
-
-METADATA: Final = b"laminar.state"
+from laminar_dagster.spark.growth import METADATA, Growth, began, grown, growth_of_file, growth_told
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +32,19 @@ class StateShape:
     """What the rows of a state look like: window end, keys, partials.
 
     It is kept with the rows, in the metadata of each file's schema.
+
+    Attributes:
+        weight: The partial that counts a window's rows by weight; None if none is taken back.
+        growth: What was added to the state after it began; None if nothing was.
+        answers: What of the output is made of multisets and sketches, which stay in the state.
     """
 
     operator: OperatorId
     keys: tuple[KeyColumn, ...]
     columns: tuple[PartialColumn, ...]
+    weight: str | None = None
+    growth: Growth | None = None
+    answers: tuple[Answer, ...] = ()
 
     @property
     def group(self) -> tuple[str, ...]:
@@ -47,19 +56,39 @@ class StateShape:
         """Of a file of state."""
         fields = [(END, pa.int64())]
         fields += [(key.name, key.arrow_type) for key in self.keys]
-        fields += [(column.name, column.arrow_type) for column in self.columns]
+        fields += [(column.name, column.arrow_type) for column in self.kept]
         about = {
             "operator": self.operator,
             "keys": {key.name: key.sql for key in self.keys},
+            **({"weight": self.weight} if self.weight is not None else {}),
             **partials_told(self.columns),
+            **growth_told(self.growth),
         }
         return pa.schema(fields, {METADATA: json.dumps(about, ensure_ascii=False)})
+
+    @property
+    def kept(self) -> tuple[PartialColumn, ...]:
+        """The partials, and since when a row knows them."""
+        return (*self.columns, *began(self.growth))
 
     @classmethod
     def of_file(cls, schema: pa.Schema) -> StateShape:
         """The shape that a file was written with."""
         about = json.loads(schema.metadata[METADATA])
-        return cls(OperatorId(about["operator"]), *stored_columns(about, schema))
+        return cls(
+            OperatorId(about["operator"]),
+            *stored_columns(about, schema),
+            about.get("weight"),
+            growth_of_file(about),
+        )
+
+    @property
+    def output(self) -> pa.Schema:
+        """Of closed windows, before their values are finished."""
+        hidden = opaque_names(self.columns)
+        kept = [each for each in self.schema if each.name not in hidden]
+        told = [pa.field(each.name, each.arrow_type) for each in self.answers]
+        return pa.schema([*kept, *told])
 
     @property
     def fingerprint(self) -> str:
@@ -72,7 +101,7 @@ class StateShape:
         Raises:
             ValueError: They cannot be read so.
         """
-        return cast_rows(table, self.schema)
+        return cast_rows(grown(table, self.columns, self.growth), self.schema)
 
     def bounds(self, rows: pa.Table) -> tuple[int, int] | None:
         """The smallest and largest end of a window among sorted rows."""
@@ -83,8 +112,19 @@ class StateShape:
         """One row for each window and key, sorted; parts are merged in the order given."""
         names = self.schema.names
         table = pa.concat_tables([part.select(names) for part in parts])
-        merged = merge_partials(table, self.group, self.columns, self.operator)
+        merged = merge_partials(table, self.group, self.kept, self.operator)
         return merged.sort_by([(name, "ascending") for name in self.group])
+
+    def shown(self, rows: pa.Table) -> pa.Table:
+        """Merged rows as rows of the output, without those that were taken back to the last one."""
+        if self.weight is not None:
+            rows = rows.filter(pc.greater(rows.column(self.weight), 0))
+        return answered(rows, self.answers, opaque_names(self.columns))
+
+
+def opaque_names(columns: Sequence[PartialColumn]) -> tuple[str, ...]:
+    """The columns of a state that do not come out of it."""
+    return tuple(column.name for column in columns if column.is_opaque)
 
 
 def partials_told(columns: Sequence[PartialColumn]) -> dict[str, dict[str, str]]:

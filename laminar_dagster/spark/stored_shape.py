@@ -1,4 +1,4 @@
-"""The shape that a stored file of state was written with, of either kind."""
+"""The shape that a stored file of state was written with, of whatever kind."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import json
 
 import pyarrow as pa
 
+from laminar_dagster.spark.growth import METADATA
+from laminar_dagster.spark.join_shape import JoinShape
 from laminar_dagster.spark.keyed_shape import KeyedShape
+from laminar_dagster.spark.operator_shape import OperatorShape
 from laminar_dagster.spark.ranked_shape import RankedShape
-from laminar_dagster.spark.state_shape import METADATA, StateShape
+from laminar_dagster.spark.state_shape import StateShape
 
 
-def stored_shape(schema: pa.Schema) -> StateShape | KeyedShape:
+def stored_shape(schema: pa.Schema) -> StateShape | KeyedShape | JoinShape:
     """The shape of a file.
 
     Raises:
@@ -21,7 +24,11 @@ def stored_shape(schema: pa.Schema) -> StateShape | KeyedShape:
     match about.get("kind"):
         case None:
             return StateShape.of_file(schema)
+        case "join":
+            return JoinShape.of_file(schema)
         case "rank":
             return RankedShape.of_file(schema)
+        case "operator":
+            return OperatorShape.of_file(schema)
         case _:
             return KeyedShape.of_file(schema)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from laminar_dagster.core.errors import InvalidName
 
 MAX_KEY_BYTES: Final = 1024
 MAX_SEGMENT_BYTES: Final = 255
+
+_FORBIDDEN: Final = re.compile(r"[\x00-\x1f\x7f\\]")
 
 # Where ``probe`` tries its conditions; ``sweep`` clears what a killed probe left there.
 PROBE_FOLDER: Final = "_probe/"
@@ -62,9 +65,8 @@ def _problem(text: str, segments: list[str]) -> str:
         # Covers '.', '..' and the names that the local store keeps for itself.
         if segment[0] == ".":
             return "has a segment that begins with '.'"
-    for character in text:
-        if character == "\\" or ord(character) < 0x20 or character == "\x7f":
-            return f"holds U+{ord(character):04X}"
+    if found := _FORBIDDEN.search(text):
+        return f"holds U+{ord(found[0]):04X}"
     try:
         size = len(text.encode())
         longest = max((len(segment.encode()) for segment in segments), default=0)

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import stat
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -136,7 +137,8 @@ class LocalStore:
 
     def read(self, key: str, *, limit: int | None = None) -> bytes:
         """See ``ObjectStore.read``."""
-        with self._open(key) as (file, size):
+        file, size = self._open(key)
+        with file:
             if limit is not None and size > limit:
                 raise MalformedDocument(key, f"it has {size} bytes, more than the {limit} allowed")
             return file.read()
@@ -153,7 +155,8 @@ class LocalStore:
         """See ``ObjectStore.read_range``."""
         if start < 0 or length < 0:
             raise ValueError(f"a range of {length} bytes from {start}")
-        with self._open(key) as (file, size):
+        file, size = self._open(key)
+        with file:
             file.seek(min(start, size))
             return file.read(length)
 
@@ -165,24 +168,23 @@ class LocalStore:
 
     def download(self, key: str, path: Path) -> None:
         """See ``ObjectStore.download``."""
-        with self._open(key) as (source, _), whole_file(path) as file:
+        source, _ = self._open(key)
+        with source, whole_file(path) as file:
             shutil.copyfileobj(source, file)
 
-    @contextlib.contextmanager
-    def _open(self, key: str) -> Iterator[tuple[BinaryIO, int]]:
+    def _open(self, key: str) -> tuple[BinaryIO, int]:
+        """An object's file, which is the caller's to close, and its size."""
         path = self._path(key)
-        with contextlib.ExitStack() as stack:
-            with self._reported(key):
-                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-                try:
-                    file = stack.enter_context(os.fdopen(descriptor, "rb"))
-                except IsADirectoryError:
-                    os.close(descriptor)
-                    raise
+        with self._reported(key):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
                 status = os.fstat(descriptor)
-                if status.st_nlink > 1:
+                if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
                     self._files.sync_above(path)
-            yield file, status.st_size
+                return os.fdopen(descriptor, "rb"), status.st_size
+            except BaseException:
+                os.close(descriptor)
+                raise
 
     # --- listing ----------------------------------------------------------------------------------
 
@@ -271,11 +273,12 @@ class LocalStore:
         return self._inside(key)
 
     def _inside(self, name: str) -> Path:
-        path = self._root / name
-        root = Path(os.path.realpath(self._root))
-        if os.path.realpath(path) != str(root / name):
-            raise InvalidName("key", name[:200], "leads through a symbolic link")
-        return path
+        path = os.fspath(self._root)
+        for segment in name.split("/"):
+            path = os.path.join(path, segment)
+            if os.path.islink(path):
+                raise InvalidName("key", name[:200], "leads through a symbolic link")
+        return Path(path)
 
     @contextlib.contextmanager
     def _reported(self, missing: str | None = None) -> Iterator[None]:

@@ -25,6 +25,7 @@ from laminar_dagster.core.ids import (
     OperatorId,
     PartitionId,
     PipelineName,
+    ReferenceId,
     SinkId,
     SourceId,
 )
@@ -60,6 +61,7 @@ from laminar_dagster.core.offsets import (
 )
 from laminar_dagster.core.plan import EpochPlan, ParentCheckpoint, SinkPlan, SourcePlan
 from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
+from laminar_dagster.core.reference import ReferencePin
 from laminar_dagster.core.snapshot import SnapshotFile, SourceSnapshot
 from laminar_dagster.core.upkeep import Rescale
 
@@ -461,6 +463,36 @@ def offsets_in_snapshot() -> SourceOffsets:
     )
 
 
+def pins() -> tuple[ReferencePin, ...]:
+    """Of two reference tables, one of which is away."""
+    file = SnapshotFile(
+        name=FileName("rows-000000.arrow"),
+        rows=7,
+        size_bytes=1024,
+        sha256=hashlib.sha256(b"rows").hexdigest(),
+    )
+    fruit = ReferencePin(
+        reference_id=ReferenceId("fruit"),
+        version="delta 018bcfe5 version 12",
+        declaration=hashlib.sha256(b"declared").hexdigest(),
+        epoch=EpochNumber(2),
+        copy_id=PLAN_ID,
+        checked_at=COMPLETED,
+        files=(file, structs.replace(file, name=FileName("rows-000001.arrow"), rows=1)),
+    )
+    shops = structs.replace(
+        fruit,
+        reference_id=ReferenceId("магазины"),
+        version="rows",
+        epoch=EpochNumber(1),
+        copy_id=FIRST,
+        checked_at=STARTED,
+        files=(file,),
+        unavailable_since=COMPLETED,
+    )
+    return fruit, shops
+
+
 def documents() -> dict[str, Document]:
     """Every golden file, by name."""
     return {
@@ -468,6 +500,8 @@ def documents() -> dict[str, Document]:
         "manifest_large.json": large_manifest(),
         "plan.json": plan(),
         "plan_rescale.json": rescale_plan(),
+        "plan_references.json": structs.replace(plan(), references=pins()),
+        "manifest_references.json": structs.replace(small_manifest(), references=pins()),
         "definition.json": definition(),
         "definition_keyed.json": keyed_definition(),
         "prepared.json": Prepared.of(small_manifest()),

@@ -165,7 +165,7 @@ def test_too_few_events_are_refused(project: Path) -> None:
 def test_the_pipelines_of_the_repository_have_no_mistake() -> None:
     models = load_project(ROOT, {}, known_connectors())
     names = [str(model.config.name) for model in models]
-    assert names == ["clickstream", "customers", "products", "visitors"]
+    assert names == ["clickstream", "customers", "funnels", "products", "visitors"]
     assert all(not model.warnings for model in models)
 
 

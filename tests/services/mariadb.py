@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 
 import pymysql
 import pytest
 
-from infra.mariadb import Mariadb, MariadbEndpoint
+from infra.mariadb import Mariadb
+from infra.mysql_endpoint import MysqlEndpoint
 
 # A server that is killed loses nothing by it; only a power cut would show the difference.
 WITHOUT_SYNC = {"innodb-flush-method": "nosync"}
@@ -27,17 +28,31 @@ LOG_OF_ROWS = {
 
 
 @pytest.fixture(scope="session")
-def mariadb_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariadbEndpoint]:
+def mariadb_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MysqlEndpoint]:
     """One server per test process."""
     with Mariadb(WITHOUT_SYNC) as server:
         yield server.start(tmp_path_factory.mktemp("mariadb"))
 
 
 @pytest.fixture
-def mariadb_database(mariadb_service: MariadbEndpoint) -> Iterator[str]:
+def mariadb_database(mariadb_service: MysqlEndpoint) -> Iterator[str]:
     """The name of an empty database that no other test uses; removed with all who are in it."""
+    with database_on(mariadb_service) as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
+def mariadb_log_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MysqlEndpoint]:
+    """One server per test process that keeps a log of rows. Nobody else writes to it."""
+    with Mariadb({**WITHOUT_SYNC, **LOG_OF_ROWS}) as server:
+        yield server.start(tmp_path_factory.mktemp("mariadb_log"))
+
+
+@contextmanager
+def database_on(server: MysqlEndpoint) -> Iterator[str]:
+    """A database of a new name on a server, for a while."""
     name = f"test_{uuid.uuid4().hex}"
-    with closing(mariadb_service.connect()) as connection, connection.cursor() as cursor:
+    with closing(server.connect()) as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {name}")
         yield name
         cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s", (name,))
@@ -46,10 +61,3 @@ def mariadb_database(mariadb_service: MariadbEndpoint) -> Iterator[str]:
             with suppress(pymysql.Error):
                 cursor.execute("KILL %s", (session,))
         cursor.execute(f"DROP DATABASE {name}")
-
-
-@pytest.fixture(scope="session")
-def mariadb_log_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariadbEndpoint]:
-    """One server per test process that keeps a log of rows. Nobody else writes to it."""
-    with Mariadb({**WITHOUT_SYNC, **LOG_OF_ROWS}) as server:
-        yield server.start(tmp_path_factory.mktemp("mariadb_log"))

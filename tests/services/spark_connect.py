@@ -24,6 +24,9 @@ def spark_connect(
     if missing:
         reason = f"its client lacks {', '.join(missing)}; install pyspark[connect]"
         raise ServiceUnavailable(SparkConnect.name, reason)
-    settings = {"spark.master": "local[2]"}
+    from laminar_dagster.spark.session import WORKER_DAEMON
+
+    # As a session in a process of its own has it.
+    settings = {"spark.master": "local[2]", "spark.python.daemon.module": WORKER_DAEMON}
     with SparkConnect(settings, executor_credentials(request)) as server:
         yield server.start(tmp_path_factory.mktemp("spark_connect"))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import fastavro
@@ -21,13 +21,15 @@ from bench.__main__ import GROUPS, ON_REQUEST, main
 from bench.clickstream import DELAY_SECONDS
 from bench.kafka import chart, contest, markdown, peers
 from bench.kafka.click_topic import AVRO_SCHEMA, LAST_PAGE, ClickTopic, comparable
-from bench.kafka.contest import ContestantFailed, Entrant, Turn, require_same
+from bench.kafka.contest import Arena, ContestantFailed, Entrant, Turn, require_same
 from bench.kafka.contestants.protocol import Job, Row
 from bench.kafka.decoding import batch_of, decoder_of
 from bench.kafka.entrants import AGGREGATE, FAST, FLINK, PORTABLE, QUIX, SCAN, SPARK
 from bench.kafka.message_formats import SCHEMA, all_formats
+from bench.kafka.peers import Program
 from bench.kafka.processor_time import seconds_of, sum_up
 from bench.kafka.standing import Standing, hold
+from bench.kafka.venue import Venue
 from bench.spark_watch import Process
 from infra.errors import ServiceUnavailable
 
@@ -315,6 +317,75 @@ def test_a_contestant_that_ends_too_soon_is_told_about_with_its_log(tmp_path: Pa
         channel = contest.Channel(SPARK, process, log)
         with pytest.raises(ContestantFailed, match=r"ended with 3:\nException: no such topic$"):
             channel.receive()
+
+
+class _QuietVenue:
+    """A venue without a broker."""
+
+    def __init__(self, folder: Path) -> None:
+        self.surroundings = self
+        self.servers = "none"
+        self._folder = folder
+
+    def folder(self) -> Path:
+        return self._folder
+
+    def broker_seconds(self) -> float:
+        return 0.0
+
+
+def _counting(tmp_path: Path) -> Program:
+    """A contestant whose answer is how many jobs its process has done."""
+    (tmp_path / "counting.py").write_text(
+        "import json, sys\n"
+        "print(json.dumps('ready'), flush=True)\n"
+        "for number, _ in enumerate(sys.stdin, 1):\n"
+        "    print(float(number), flush=True)\n"
+        "    print(json.dumps([['', 1, 1, 1, 1.0, 1.0]]), flush=True)\n"
+    )
+    return Program("counting", Path(sys.executable), {})
+
+
+@pytest.mark.parametrize(("is_warm", "last_jobs"), [(True, [5, 7, 9]), (False, [1, 2, 3])])
+def test_an_entrant_is_started_once_and_warmed_up_again_in_every_round(
+    tmp_path: Path, is_warm: bool, last_jobs: list[int]
+) -> None:
+    entrant = Entrant("counting", "Counting", lambda: _counting(tmp_path))
+    venue = cast(Venue, _QuietVenue(tmp_path))
+    expected: list[Row] = [("", 1, 1, 1, 1.0, 1.0)]
+    with Arena(venue, TOPIC, expected, "scan", 1, is_warm) as arena:
+        turns = [arena.take_turn(entrant) for _ in range(3)]
+        (channel, _) = arena._running[entrant]
+        assert channel.process.poll() is None
+    assert [each.seconds for each in turns] == last_jobs
+    assert len({each.whole for each in turns}) == 1
+    assert channel.process.poll() == 0
+
+
+def test_a_peer_that_stumbles_is_started_once_more(tmp_path: Path) -> None:
+    (tmp_path / "stumbling.py").write_text(
+        "import json, pathlib, sys\n"
+        "print(json.dumps('ready'), flush=True)\n"
+        "seen = pathlib.Path('seen')\n"
+        "for _ in sys.stdin:\n"
+        "    seen.write_text(seen.read_text() + '.' if seen.exists() else '.')\n"
+        "    if len(seen.read_text()) in (1, 3):\n"
+        "        sys.exit('it stumbles')\n"
+        "    print(1.0, flush=True)\n"
+        "    print(json.dumps([['', 1, 1, 1, 1.0, 1.0]]), flush=True)\n"
+    )
+    stumbling = Program("stumbling", Path(sys.executable), {})
+    peer = Entrant("stumbling", "Stumbling", lambda: stumbling)
+    venue = cast(Venue, _QuietVenue(tmp_path))
+    expected: list[Row] = [("", 1, 1, 1, 1.0, 1.0)]
+    with Arena(venue, TOPIC, expected, "scan", 1, is_warm=False) as arena:
+        assert arena.take_turn(peer).seconds == 1.0
+        with pytest.raises(ContestantFailed, match="it stumbles"):
+            arena.take_turn(peer)
+        own = Entrant("fast", "Own", lambda: stumbling)
+        (tmp_path / "seen").unlink()
+        with pytest.raises(ContestantFailed, match="it stumbles"):
+            arena.take_turn(own)
 
 
 # --- registered -----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,21 @@ def test_the_reader_in_the_format_description_reads_a_manifest(
     (tmp_path / "manifest.json").write_bytes(damaged)
     with pytest.raises(AssertionError):
         exec(compile(code, "checkpoint-format.md", "exec"), {})
+
+
+def test_the_models_of_the_page_are_those_of_the_example_and_pass_its_test(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = (ROOT / "docs" / "python-models.md").read_text()
+    steps, parts, carts, test = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    models = ROOT / "dbt_like_configs" / "visitors" / "models"
+    assert steps == (models / "steps.py").read_text()
+    assert parts == (models / "path_parts.py").read_text()
+    assert carts == (models / "left_carts.py").read_text()
+    monkeypatch.chdir(models.parent)
+    found: dict[str, Any] = {}
+    exec(compile(test, "python-models.md", "exec"), found)
+    found["test_a_cart_is_left_after_two_minutes"]()
 
 
 def pages() -> list[Path]:

@@ -9,7 +9,8 @@ import pytest
 from infra import mariadb
 from infra.catalogue import SERVICES
 from infra.errors import ServiceUnavailable
-from infra.mariadb import Mariadb, MariadbEndpoint
+from infra.mariadb import Mariadb
+from infra.mysql_endpoint import MysqlEndpoint
 
 
 def fake_server(folder: Path, version: str, prefix: str = "mysql") -> Path:
@@ -73,6 +74,6 @@ def test_it_is_in_the_catalogue() -> None:
 
 
 def test_the_password_is_not_shown() -> None:
-    endpoint = MariadbEndpoint("127.0.0.1", 3307, "u", "p@ss/word:%", "db", Path("/data"))
+    endpoint = MysqlEndpoint("127.0.0.1", 3307, "u", "p@ss/word:%", "db", Path("/data"))
     assert "p@ss" not in repr(endpoint)
     assert endpoint.environment()["MYSQL_PWD"] == "p@ss/word:%"

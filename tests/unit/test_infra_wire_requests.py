@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import struct
 
-from infra.wire_requests import is_kafka_end_txn, is_mysql_commit, is_postgres_commit, kafka_kinds
+from infra.wire_requests import (
+    is_encrypted_mysql_commit,
+    is_kafka_end_txn,
+    is_mysql_commit,
+    is_postgres_commit,
+    kafka_kinds,
+)
 
 
 def test_a_commit_of_postgres() -> None:
@@ -17,6 +23,14 @@ def test_a_commit_of_mysql() -> None:
     assert not is_mysql_commit(b"\x09\0\0\0\x03ROLLBACK")
     assert not is_mysql_commit(b"\x07\0\0\0\x16COMMIT")
     assert not is_mysql_commit(b"\x01\0\0\0\x0e")
+
+
+def test_a_commit_of_mysql_inside_of_tls() -> None:
+    """A record is as long as its request, the kind of it and a tag together."""
+    assert is_encrypted_mysql_commit(b"\x17\x03\x03\0\x1c" + bytes(28))
+    assert not is_encrypted_mysql_commit(b"\x17\x03\x03\0\x1e" + bytes(30))
+    assert not is_encrypted_mysql_commit(b"\x16\x03\x03\0\x1c" + bytes(28))
+    assert not is_encrypted_mysql_commit(b"\x17\x03\x03\0\x1c" + bytes(60))
 
 
 def kafka(key: int, body: bytes = b"\0\0\0\1bank") -> bytes:

@@ -10,12 +10,13 @@ import click
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.branches.opening import OpenBranch, open_branch
 from laminar_dagster.cli.branches.progress import ReplayProgress
+from laminar_dagster.cli.numbers import EPOCH_OR_BEGINNING
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import find_model, pipeline_argument, project_of
 from laminar_dagster.cli.progress import live_line
 from laminar_dagster.cli.tables import Block, Line
-from laminar_dagster.core.ids import MAX_EPOCH, BranchName, EpochNumber
+from laminar_dagster.core.ids import BranchName, EpochNumber
 from laminar_dagster.runtime.branches.forking import Fork, fork
 from laminar_dagster.runtime.branches.places import tables_folder
 from laminar_dagster.runtime.branches.replaying import Replay
@@ -25,7 +26,7 @@ from laminar_dagster.runtime.branches.replaying import Replay
 @pipeline_argument
 @click.option(
     "--from-epoch",
-    type=click.IntRange(0, MAX_EPOCH),
+    type=EPOCH_OR_BEGINNING,
     required=True,
     metavar="N",
     help="The last epoch that is right as it is; 0 to begin at the beginning.",

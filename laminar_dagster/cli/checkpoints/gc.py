@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from laminar_dagster.cli import wording
+from laminar_dagster.cli.numbers import HOW_MANY
 from laminar_dagster.cli.options import DurationType, json_option, store_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.progress import objects_progress
@@ -28,7 +29,7 @@ _DEFAULT: Final = Retention()
 @click.command("gc")
 @click.option(
     "--retain",
-    type=click.IntRange(min=1),
+    type=HOW_MANY,
     metavar="N",
     default=_DEFAULT.checkpoints,
     show_default=True,

@@ -10,13 +10,14 @@ from laminar_dagster.cli.checkpoints.selection import (
     read_checkpoint,
 )
 from laminar_dagster.cli.manifest_dossier import dossier
+from laminar_dagster.cli.numbers import EPOCH
 from laminar_dagster.cli.options import json_option, store_option
 from laminar_dagster.cli.output import Output, output_of
 from laminar_dagster.cli.plain_documents import plain_document
 from laminar_dagster.cli.store import open_checkpoints
 from laminar_dagster.core.document import checksum
 from laminar_dagster.core.errors import IntegrityError
-from laminar_dagster.core.ids import MAX_EPOCH, EpochNumber
+from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock
@@ -24,9 +25,7 @@ from laminar_dagster.runtime.clock import SystemClock
 
 @click.command("show")
 @click.argument("checkpoint", metavar="ID", required=False)
-@click.option(
-    "--epoch", type=click.IntRange(1, MAX_EPOCH), metavar="N", help="The checkpoint of an epoch."
-)
+@click.option("--epoch", type=EPOCH, metavar="N", help="The checkpoint of an epoch.")
 @click.option("--files", "every_file", is_flag=True, help="List every file, however many.")
 @store_option
 @json_option

@@ -9,17 +9,17 @@ import click
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.dead_letters.finding import letters_of_epoch
 from laminar_dagster.cli.epochs.history import open_history
+from laminar_dagster.cli.numbers import EPOCH
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import find_model, pipeline_argument, project_of
 from laminar_dagster.cli.tables import Block, Line
-from laminar_dagster.core.ids import MAX_EPOCH
 from laminar_dagster.runtime.adapters import build_adapters
 from laminar_dagster.runtime.dead_letters import Replayed, replay_letters
 
 
 @click.command("replay")
-@click.argument("epoch", metavar="N", type=click.IntRange(1, MAX_EPOCH))
+@click.argument("epoch", metavar="N", type=EPOCH)
 @pipeline_argument
 @click.option("--source", metavar="NAME", help="Of one source only.")
 @json_option

@@ -12,17 +12,17 @@ from laminar_dagster.cli import wording
 from laminar_dagster.cli.arrow_rows import rows_document, rows_table
 from laminar_dagster.cli.dead_letters.finding import letters_of_epoch
 from laminar_dagster.cli.epochs.history import open_history_of
+from laminar_dagster.cli.numbers import EPOCH
 from laminar_dagster.cli.options import json_option, limit_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import pipeline_argument
 from laminar_dagster.cli.tables import Block, Line
-from laminar_dagster.core.ids import MAX_EPOCH
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.dead_letters import LetterKind, Letters, read_letters
 
 
 @click.command("show")
-@click.argument("epoch", metavar="N", type=click.IntRange(1, MAX_EPOCH))
+@click.argument("epoch", metavar="N", type=EPOCH)
 @pipeline_argument
 @click.option("--source", metavar="NAME", help="Of one source only.")
 @click.option("--kind", type=click.Choice(["bad", "late"]), help="Of one kind only.")

@@ -18,15 +18,18 @@ from laminar_dagster.cli.epochs.history import (
 )
 from laminar_dagster.cli.epochs.ranges import ranges_table
 from laminar_dagster.cli.errors import NoEpochs, UnknownEpoch
+from laminar_dagster.cli.numbers import EPOCH
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import output_of
+from laminar_dagster.cli.pinned_tables import pin_document, pinned_tables
 from laminar_dagster.cli.pipelines import find_config, find_model, pipeline_argument, project_of
 from laminar_dagster.cli.plain_documents import plain_document
 from laminar_dagster.cli.standing import Look, describe_step
 from laminar_dagster.cli.tables import Block, Fields, Line
-from laminar_dagster.core.ids import MAX_EPOCH, EpochNumber
+from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.protocol import Step
+from laminar_dagster.core.reference import ReferencePin
 from laminar_dagster.core.upkeep import describe_upkeep
 from laminar_dagster.runtime.adapters import build_adapters
 from laminar_dagster.runtime.checkpoints import CheckpointStore
@@ -44,7 +47,7 @@ _STATES: Final = {
 
 
 @click.command("show")
-@click.argument("epoch", metavar="N", type=click.IntRange(1, MAX_EPOCH))
+@click.argument("epoch", metavar="N", type=EPOCH)
 @pipeline_argument
 @click.option("--files", "every_row", is_flag=True, help="List every range and file.")
 @json_option
@@ -89,9 +92,16 @@ def _document(found: PastEpoch, plan: EpochPlan | None, step: Step | None) -> di
         "is_latest": found.is_latest,
         "next_step": type(step).__name__ if step else None,
         "description": describe_step(step) if step else None,
+        "references": [pin_document(pin) for pin in _pins(found, plan)],
         "plan": plain_document(plan) if plan else None,
         "manifest": plain_document(found.manifest) if found.manifest else None,
     }
+
+
+def _pins(found: PastEpoch, plan: EpochPlan | None) -> tuple[ReferencePin, ...]:
+    """What the epoch sees of reference tables; its plan may be collected, or not carried out."""
+    document = plan or found.manifest
+    return document.references if document else ()
 
 
 def _blocks(
@@ -120,6 +130,7 @@ def _blocks(
     yield Fields(rows)
     if plan:
         yield from ranges_table(plan, manifest, every_row=every_row)
+    yield from pinned_tables(_pins(found, plan))
     if manifest is None:
         lost = [(each.source_id, gap) for each in plan.sources for gap in each.gaps] if plan else []
         yield from manifest_dossier.gaps(lost)

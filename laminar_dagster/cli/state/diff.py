@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from laminar_dagster.cli.arrow_rows import rows_document, rows_table
 from laminar_dagster.cli.epochs.history import open_history_of
+from laminar_dagster.cli.numbers import EPOCH
 from laminar_dagster.cli.options import json_option, limit_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import pipeline_argument
 from laminar_dagster.cli.state.reading import manifest_of, state_of
 from laminar_dagster.cli.tables import Block, Line
-from laminar_dagster.core.ids import MAX_EPOCH
 from laminar_dagster.runtime.state_reader import CHANGE, compare_states
 
 
@@ -25,7 +25,7 @@ from laminar_dagster.runtime.state_reader import CHANGE, compare_states
 @click.option(
     "--from",
     "old",
-    type=click.IntRange(1, MAX_EPOCH),
+    type=EPOCH,
     metavar="A",
     required=True,
     help="The epoch to start from.",
@@ -33,7 +33,7 @@ from laminar_dagster.runtime.state_reader import CHANGE, compare_states
 @click.option(
     "--to",
     "new",
-    type=click.IntRange(1, MAX_EPOCH),
+    type=EPOCH,
     metavar="B",
     help="The epoch to compare with.  [default: the newest]",
 )

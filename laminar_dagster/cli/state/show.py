@@ -9,12 +9,12 @@ import click
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.arrow_rows import rows_document, rows_table
 from laminar_dagster.cli.epochs.history import open_history_of
+from laminar_dagster.cli.numbers import EPOCH
 from laminar_dagster.cli.options import json_option, limit_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import pipeline_argument
 from laminar_dagster.cli.state.reading import manifest_of, state_of
 from laminar_dagster.cli.tables import Block, Line
-from laminar_dagster.core.ids import MAX_EPOCH
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.runtime.state_reader import OperatorState
 
@@ -24,7 +24,7 @@ from laminar_dagster.runtime.state_reader import OperatorState
 @pipeline_argument
 @click.option(
     "--epoch",
-    type=click.IntRange(1, MAX_EPOCH),
+    type=EPOCH,
     metavar="N",
     help="As it was after this epoch.  [default: the newest]",
 )

@@ -6,7 +6,9 @@ from typing import Final
 
 from sqlglot import exp
 
-from laminar_dagster.config.sql.refusals import EXPRESSIONS, Refusal
+from laminar_dagster.config.sql.join_refusals import SUBQUERIES
+from laminar_dagster.config.sql.refusal import Refusal
+from laminar_dagster.config.sql.refusals import EXPRESSIONS
 
 # Calls are checked by their names.
 ALLOWED: Final[tuple[type[exp.Expr], ...]] = (
@@ -88,6 +90,8 @@ def unsupported(node: exp.Expr) -> Refusal | None:
     kind = type(node)
     if isinstance(node, (exp.Any, exp.All)) and isinstance(node.parent, (exp.Like, exp.ILike)):
         return None
+    if isinstance(node, exp.In) and node.args.get("query"):
+        return SUBQUERIES["in"]
     if kind in EXPRESSIONS:
         return EXPRESSIONS[kind]
     if kind in ALLOWED:

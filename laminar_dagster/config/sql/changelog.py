@@ -11,13 +11,12 @@ from typing import Final
 
 from sqlglot import exp
 
-from laminar_dagster.config.sql.dialect import call_of
-from laminar_dagster.config.sql.expressions import Expressions, aggregate_of, is_distinct
+from laminar_dagster.config.sql.expressions import Expressions
+from laminar_dagster.config.sql.functions import aggregate_of
 from laminar_dagster.config.sql.scope import Output, Scope
 
 WEIGHT: Final = "_weight"
 
-_UNDONE: Final = ("count", "count_if", "sum", "avg")
 _NEVER: Final = "it cannot be taken back; WHERE _weight = 1 looks at rows that came alone"
 _INSTEAD: Final = {
     "count": "write SUM(_weight); with a column, SUM(IF(x IS NULL, 0, _weight))",
@@ -45,35 +44,43 @@ def is_carried(node: exp.Select, scope: Scope, output: Sequence[str]) -> bool:
     return WEIGHT in scope.columns and silent
 
 
-def weight_of_changes(node: exp.Select, scope: Scope, expressions: Expressions) -> str | None:
-    """By which column a query that puts out changes weighs its input; None if it weighs nothing.
+def weight_of(
+    node: exp.Select, scope: Scope, expressions: Expressions, *, is_session: bool = False
+) -> str | None:
+    """By which column an aggregation weighs its input; None if it weighs nothing.
 
     It takes back by itself what its input takes back, unless its author does: then ``_weight`` is
     a column like any other.
     """
-    every = [node.args.get(each) for each in ("where", "group", "having")]
-    mentioned = [*node.expressions, *(each for each in every if each is not None)]
-    if WEIGHT not in scope.columns or _mentions(mentioned, scope):
+    if WEIGHT not in scope.columns or mentions_weight(node, scope):
         return None
     report, lacking = expressions.report, scope.output.lacks_retractions
     if lacking:
         problem = f"an update in {scope.description} may come without the row before it"
         report.add(expressions.where(node), problem, f"set {lacking}")
+    if is_session:
+        problem = f"a session of {scope.description} cannot come apart when a row is taken back"
+        report.add(expressions.where(node), problem, "use TUMBLE or HOP, or WHERE _weight = 1")
     for part in _parts(node, "having"):
         for each in part.find_all(exp.Anonymous):
-            name = aggregate_of(each)
-            if name and (name not in _UNDONE or is_distinct(each)):
-                shown = f"{call_of(each).upper()}{' DISTINCT' if is_distinct(each) else ''}"
-                problem = f"{shown} over {scope.description} cannot undo a row that is taken back"
-                report.add(expressions.where(each), problem, _instead(name))
+            if aggregate_of(each) == "approx_count_distinct":
+                problem = f"a sketch of {scope.description} cannot undo a row that is taken back"
+                hint = "write COUNT(DISTINCT x), which keeps every value"
+                report.add(expressions.where(each), problem, hint)
     return WEIGHT
+
+
+def mentions_weight(node: exp.Select, scope: Scope) -> bool:
+    """Whether a query says ``_weight`` itself."""
+    every = [node.args.get(each) for each in ("where", "group", "having", "qualify")]
+    return _mentions([*node.expressions, *(each for each in every if each is not None)], scope)
 
 
 def check_aggregation(
     node: exp.Select, scope: Scope, output: Sequence[str], expressions: Expressions
 ) -> None:
-    """Refuse aggregates that would count what was taken back."""
-    if WEIGHT not in scope.columns:
+    """Refuse aggregates that would count what was taken back, where the author says ``_weight``."""
+    if WEIGHT not in scope.columns or not mentions_weight(node, scope):
         return
     report = expressions.report
     if WEIGHT in output:

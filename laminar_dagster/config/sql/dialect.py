@@ -76,6 +76,16 @@ class StreamParser(SparkParser):
         start = self._attempt()
         return self._mark(super()._parse_disjunction(), start)
 
+    def _parse_equality(self, *args: Any, **options: Any) -> exp.Expr | None:
+        # What AND stands between: ON is taken apart there.
+        start = self._index
+        return self._mark(super()._parse_equality(*args, **options), start)
+
+    def _parse_bitwise(self) -> exp.Expr | None:
+        # What a comparison stands between.
+        start = self._index
+        return self._mark(super()._parse_bitwise(), start)
+
     def _parse_select(self, *args: Any, **options: Any) -> exp.Expr | None:
         start = self._attempt()
         return self._mark(super()._parse_select(*args, **options), start)

@@ -19,13 +19,14 @@ from laminar_dagster.config.determinism import (
 )
 from laminar_dagster.config.mistakes import Report, listed, nearest
 from laminar_dagster.config.sql import functions
+from laminar_dagster.config.sql.aggregate_arguments import problem_of
 from laminar_dagster.config.sql.allowed import unsupported
 from laminar_dagster.config.sql.dialect import Span, call_of, span_of
+from laminar_dagster.config.sql.functions import aggregate_of, aggregate_within
+from laminar_dagster.config.sql.generator_refusals import EXPLODING, GENERATORS
 from laminar_dagster.config.sql.scope import Scope
 from laminar_dagster.config.sql.text import Edits, Statement, quoted
 
-# What can be of distinct values.
-_DISTINCT = ("count", "collect_list", "collect_set")
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "TIMESTAMP_NTZ")
 
 
@@ -52,6 +53,8 @@ class Expressions:
         self.statement = statement
         self.report = report
         self.findings: list[DeterminismWarning] = []
+        # The columns that hold the values of scalar subqueries, by the tokens of these.
+        self.values: dict[Span, str] = {}
         self._view = view
         self._edits: dict[int, tuple[int, str]] = {}
         self._verbatim: set[int] = set()
@@ -90,7 +93,7 @@ class Expressions:
                 if len(self.report.mistakes) > before:
                     self._refused.add(id(node))
                 continue
-            inside = in_aggregate or _is_aggregate(node)
+            inside = in_aggregate or bool(aggregate_of(node))
             children: list[exp.Expr] = list(node.iter_expressions(reverse=True))
             if isinstance(node, exp.Kwarg | exp.Lambda | exp.Alias):
                 self._keep_names(node)
@@ -99,6 +102,9 @@ class Expressions:
                 children = [node.this]
             elif isinstance(node, exp.Filter):
                 stack.append((node.expression.this, True))
+                children = [node.this]
+            elif isinstance(node, exp.WithinGroup):
+                stack.extend((each.this, True) for each in node.expression.expressions)
                 children = [node.this]
             elif isinstance(node, exp.Extract):
                 children = [node.expression]
@@ -116,11 +122,16 @@ class Expressions:
             return False
         if isinstance(node, exp.Alias) and node.parent and call_of(node.parent) == "struct":
             return True
-        if isinstance(node, exp.Distinct) and aggregate_of(node.parent or node) in _DISTINCT:
+        if isinstance(node, exp.Distinct):
+            if aggregate_of(node.parent or node) in functions.DISTINCT:
+                return True
+        if isinstance(node, exp.WithinGroup) and aggregate_of(node.this) in functions.ORDERED:
             return True
-        if isinstance(node, exp.Filter) and not aggregate_of(node.this):
+        if isinstance(node, exp.Filter) and not aggregate_within(node):
             where = self.where(node)
             self.report.add(where, "FILTER (WHERE …) stands behind no aggregate", "use IF(…)")
+            return False
+        if isinstance(node, exp.Subquery) and self._value(node, clause):
             return False
         refused = unsupported(node)
         if refused:
@@ -139,6 +150,15 @@ class Expressions:
             return self._call(node, clause, in_aggregate)
         elif call_of(node) in functions.WITHOUT_PARENTHESES:
             self._note_determinism(node, kind_of_call(call_of(node), ()), call_of(node))
+        return True
+
+    def _value(self, node: exp.Subquery, clause: Clause) -> bool:
+        """Whether a subquery is one whose value stands in a column; then it is put in its place."""
+        inside = span_of(node.this)
+        span = (inside[0] - 1, inside[1] + 1) if inside else (0, 0)
+        if span not in self.values or clause.grouped:
+            return False
+        self._edits[span[0]] = (span[1], self.values[span])
         return True
 
     def _column(self, node: exp.Column, scope: Scope, clause: Clause, in_aggregate: bool) -> None:
@@ -175,16 +195,23 @@ class Expressions:
             self._note_determinism(node, kind_of_call(name, ()), name)
             return
         shown = ".".join(parts)[:80]
+        choices = scope.choices(parts)
+        if choices:
+            problem = f"`{shown}` may be a column of several inputs"
+            self.report.add(self.where(node), problem, f"write {' or '.join(choices)}")
+            return
         if name in functions.WINDOW_COLUMNS:
             hint = "it exists in SELECT and HAVING of a query with GROUP BY TUMBLE(…) or the like"
             self.report.add(self.where(node), f"there is no `{shown}` in {clause.name} here", hint)
             return
-        if len(parts) > 1 and scope.resolve([scope.alias, parts[1]]):
-            hint = f"did you mean `{scope.alias}.{parts[1]}`?"
+        holders = [a for a in scope.aliases if len(parts) > 1 and scope.resolve([a, parts[1]])]
+        if holders:
+            hint = f"did you mean `{holders[0]}.{parts[1]}`?"
             self.report.add(self.where(node), f"there is no `{parts[0][:80]}` here", hint)
             return
-        wanted = parts[1] if len(parts) > 1 and name == scope.alias.lower() else parts[0]
-        hint = nearest(wanted, scope.columns, listed(scope.columns, "columns"))
+        is_qualified = len(parts) > 1 and name in [each.lower() for each in scope.aliases]
+        known = [scope.written(each) for each in scope.columns]
+        hint = nearest(parts[is_qualified], known, listed(known, "columns"))
         self.report.add(self.where(node), f"{scope.description} has no column `{shown}`", hint)
 
     def _call(self, node: exp.Anonymous, clause: Clause, in_aggregate: bool) -> bool:
@@ -209,10 +236,13 @@ class Expressions:
             return False
         if kind == "aggregate":
             return self._aggregate(node, name, where, clause, in_aggregate)
+        if kind == "generator":
+            refused = GENERATORS["inside" if name in EXPLODING else "function"]
+            self.report.add(where, refused.problem, refused.instead)
+            return False
         if kind != "scalar":
-            what = "makes several rows of one" if kind == "generator" else "looks at other rows"
-            hint = "one row in gives at most one row out" if kind == "generator" else "use TUMBLE"
-            self.report.add(where, f"{name}() {what}: it is not supported yet", hint)
+            problem = f"{name}() looks at other rows: it is not supported yet"
+            self.report.add(where, problem, "use TUMBLE")
             return False
         arguments = [each.name if _is_text(each) else None for each in node.expressions]
         self._note_determinism(node, kind_of_call(name, arguments), f"{name}()")
@@ -230,8 +260,8 @@ class Expressions:
     def _aggregate(
         self, node: exp.Anonymous, name: str, where: str, clause: Clause, in_aggregate: bool
     ) -> bool:
-        if not _is_aggregate(node):
-            hint = f"{', '.join(dict.fromkeys(functions.AGGREGATES.values()))} are"
+        if not aggregate_of(node):
+            hint = nearest(name, functions.AGGREGATES, "docs/sql.md lists those that are")
             self.report.add(where, f"the aggregate {name}() is not supported yet", hint)
             return False
         if in_aggregate:
@@ -243,11 +273,9 @@ class Expressions:
                 hint = "use HAVING" if clause.name == "WHERE" else "use a view between"
             self.report.add(where, f"{name.upper()} cannot be used in {clause.name} here", hint)
             return False
-        takes_two = aggregate_of(node) in ("min_by", "max_by")
-        inside = node.expressions[0].expressions if is_distinct(node) else node.expressions
-        if len(inside) != 1 + takes_two:
-            count = "two arguments" if takes_two else "one argument"
-            self.report.add(where, f"{name.upper()} takes {count} here")
+        problem = problem_of(node)
+        if problem:
+            self.report.add(where, *problem)
             return False
         return True
 
@@ -283,33 +311,12 @@ class Expressions:
             self._verbatim.add(self._numbers[name.meta["start"]])
 
 
-def aggregate_of(node: exp.Expr) -> str:
-    """Which of the supported aggregates a part calls; empty if none."""
-    name = call_of(node) if isinstance(node, exp.Anonymous) else ""
-    return functions.AGGREGATES.get(name, "")
-
-
-def is_distinct(node: exp.Expr) -> bool:
-    """Whether an aggregate is called with DISTINCT."""
-    return bool(node.expressions) and isinstance(node.expressions[0], exp.Distinct)
-
-
-def aggregates_in(tree: exp.Expr) -> bool:
-    """Whether an expression calls an aggregate of any kind, supported or not."""
-    kinds = functions.spark_functions()
-    return any(kinds.get(call_of(each)) == "aggregate" for each in tree.find_all(exp.Anonymous))
-
-
 def argument_span(statement: Statement, call: Span) -> Span:
     """The tokens between a call's parentheses, without a leading ALL or DISTINCT."""
     start = call[0] + 2
     if statement.tokens[start].token_type in (TokenType.ALL, TokenType.DISTINCT):
         start += 1
     return start, call[1] - 1
-
-
-def _is_aggregate(node: exp.Expr) -> bool:
-    return bool(aggregate_of(node))
 
 
 def _is_counted(star: exp.Star) -> bool:

@@ -10,6 +10,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Final, Literal
 
+from sqlglot import exp
+
+from laminar_dagster.config.sql.dialect import call_of
+
 FunctionKind = Literal["scalar", "aggregate", "window", "generator"]
 
 # Known to Spark's grammar, and so not in its list.
@@ -31,10 +35,60 @@ AGGREGATES: Final[Mapping[str, str]] = {
     "first_value": "first",
     "last": "last",
     "last_value": "last",
+    "any_value": "any_value",
     "array_agg": "collect_list",
     "collect_list": "collect_list",
     "collect_set": "collect_set",
+    "string_agg": "string_agg",
+    "listagg": "string_agg",
+    "median": "median",
+    "mode": "mode",
+    "percentile": "percentile",
+    "percentile_cont": "percentile_cont",
+    "percentile_disc": "percentile_disc",
+    "approx_count_distinct": "approx_count_distinct",
+    "approx_percentile": "approx_percentile",
+    "percentile_approx": "approx_percentile",
+    "bool_and": "bool_and",
+    "every": "bool_and",
+    "bool_or": "bool_or",
+    "some": "bool_or",
+    "bit_and": "bit_and",
+    "bit_or": "bit_or",
+    "bit_xor": "bit_xor",
+    "stddev": "stddev_samp",
+    "std": "stddev_samp",
+    "stddev_samp": "stddev_samp",
+    "stddev_pop": "stddev_pop",
+    "variance": "var_samp",
+    "var_samp": "var_samp",
+    "var_pop": "var_pop",
+    "skewness": "skewness",
+    "kurtosis": "kurtosis",
+    "corr": "corr",
+    "covar_samp": "covar_samp",
+    "covar_pop": "covar_pop",
+    "regr_count": "regr_count",
+    "regr_avgx": "regr_avgx",
+    "regr_avgy": "regr_avgy",
+    "regr_sxx": "regr_sxx",
+    "regr_syy": "regr_syy",
+    "regr_sxy": "regr_sxy",
+    "regr_slope": "regr_slope",
+    "regr_intercept": "regr_intercept",
+    "regr_r2": "regr_r2",
 }
+# What takes two expressions over its input.
+OF_TWO: Final = frozenset(
+    each
+    for each in AGGREGATES.values()
+    if each in ("min_by", "max_by", "corr") or each.startswith(("covar_", "regr_"))
+)
+# What can be of distinct values.
+DISTINCT: Final = ("count", "sum", "min", "max", "collect_list", "collect_set", "string_agg")
+# What needs WITHIN GROUP, and what may have it.
+ORDERED_SETS: Final = ("percentile_cont", "percentile_disc")
+ORDERED: Final = (*ORDERED_SETS, "string_agg")
 WINDOWS: Final = ("tumble", "hop", "cumulate", "session")
 WINDOW_EDGES: Final[Mapping[str, tuple[str, str]]] = {
     f"{name}_{edge}": (name, f"window_{edge}") for name in WINDOWS for edge in ("start", "end")
@@ -88,3 +142,27 @@ def spark_functions() -> Mapping[str, FunctionKind]:
 def suggestions() -> tuple[str, ...]:
     """Every name that a call may have, for the nearest spelling."""
     return (*spark_functions(), LOGICAL_CLOCK, *WINDOWS, *WINDOW_EDGES)
+
+
+def aggregate_of(node: exp.Expr) -> str:
+    """Which of the supported aggregates a part calls; empty if none."""
+    name = call_of(node) if isinstance(node, exp.Anonymous) else ""
+    return AGGREGATES.get(name, "")
+
+
+def aggregate_within(node: exp.Expr) -> str:
+    """As ``aggregate_of``, of what FILTER and WITHIN GROUP stand behind."""
+    while isinstance(node, exp.Filter | exp.WithinGroup):
+        node = node.this
+    return aggregate_of(node)
+
+
+def is_distinct(node: exp.Expr) -> bool:
+    """Whether an aggregate is called with DISTINCT."""
+    return bool(node.expressions) and isinstance(node.expressions[0], exp.Distinct)
+
+
+def aggregates_in(tree: exp.Expr) -> bool:
+    """Whether an expression calls an aggregate of any kind, supported or not."""
+    kinds = spark_functions()
+    return any(kinds.get(call_of(each)) == "aggregate" for each in tree.find_all(exp.Anonymous))

@@ -6,20 +6,16 @@ They are then over ``_k0`` … (the items of GROUP BY), ``_a0`` … (each distin
 
 from __future__ import annotations
 
-from typing import cast
+from dataclasses import replace
 
 from sqlglot import exp
 
+from laminar_dagster.config.aggregate import Aggregate
 from laminar_dagster.config.mistakes import Report
-from laminar_dagster.config.model import Aggregate, AggregateFunction
+from laminar_dagster.config.sql.aggregate_calls import AggregateReader
 from laminar_dagster.config.sql.dialect import Span, call_of
-from laminar_dagster.config.sql.expressions import (
-    Expressions,
-    aggregate_of,
-    argument_span,
-    is_distinct,
-)
-from laminar_dagster.config.sql.functions import WINDOW_COLUMNS, WINDOW_EDGES
+from laminar_dagster.config.sql.expressions import Expressions
+from laminar_dagster.config.sql.functions import WINDOW_COLUMNS, WINDOW_EDGES, aggregate_within
 from laminar_dagster.config.sql.scope import Scope
 from laminar_dagster.config.sql.text import quoted
 from laminar_dagster.config.sql.window_calls import parts_of, read_window
@@ -35,7 +31,8 @@ class GroupedText:
         self._report = report
         self.window: exp.Expr | None = None
         self.keys: dict[str, str] = {}
-        self.aggregates: dict[tuple[str, str | None, str | None], Aggregate] = {}
+        self.aggregates: dict[Aggregate, Aggregate] = {}
+        self._calls = AggregateReader(expressions, scope)
 
     def add_key(self, span: Span) -> None:
         """Take an item of GROUP BY."""
@@ -64,10 +61,8 @@ class GroupedText:
     def _replacement(
         self, node: exp.Expr, span: tuple[int, int], aliases: dict[str, str]
     ) -> str | None:
-        if isinstance(node, exp.Filter):
-            return self._filtered(node)
-        if aggregate_of(node):
-            return self._aggregate(node, span)
+        if aggregate_within(node):
+            return self._aggregate(node)
         if call_of(node) in WINDOW_EDGES:
             return self._edge(node)
         if is_edge(node):
@@ -103,62 +98,13 @@ class GroupedText:
             self._report.add(where, problem, hint)
         return None
 
-    def _aggregate(self, node: exp.Expr, span: tuple[int, int], condition: str = "") -> str | None:
-        """The column of an aggregate; what its condition leaves out is null, and so left out."""
-        name, by = aggregate_of(node), None
-        argument = self._argument(node, span)
-        if name in ("min_by", "max_by"):
-            spans = [self._expressions.span(each) for each in node.expressions]
-            if spans[0] is None or spans[1] is None:
-                return None
-            argument, by = (self._expressions.text(each) for each in spans if each is not None)
-        elif name in ("first", "last"):
-            name, by = ("min_by" if name == "first" else "max_by"), self._event_time(node)
-        elif name == "count_if":
-            name, argument = "count", f"IF({argument}, 1, NULL)"
-        elif is_distinct(node):
-            name = "count_distinct" if name == "count" else "collect_set"
-        if condition and by is not None:
-            by = f"IF({condition}, {by}, NULL)"
-        elif condition:
-            argument = f"IF({condition}, {argument or '1'}, NULL)"
-        return self._named(name, argument, by)
-
-    def _filtered(self, node: exp.Filter) -> str | None:
-        """``COUNT(x) FILTER (WHERE c)`` is ``COUNT(IF(c, x, NULL))``: null is not aggregated."""
-        span = self._expressions.span(node.this)
-        tokens = self._expressions.span(node.expression.this)
-        if span is None or tokens is None:
-            return None
-        return self._aggregate(node.this, span, self._expressions.text(tokens))
-
-    def _argument(self, node: exp.Expr, span: tuple[int, int]) -> str | None:
-        """What an aggregate is of; None for the ``*`` of COUNT."""
-        counted = bool(node.expressions) and isinstance(node.expressions[0], exp.Star)
-        inside = argument_span(self._expressions.statement, span)
-        return None if counted else self._expressions.text(inside)
-
-    def _event_time(self, node: exp.Expr) -> str:
-        """The event time by which FIRST and LAST choose."""
-        if self.window is not None and isinstance(self.window.expressions[0], exp.Column):
-            span = self._expressions.span(self.window.expressions[0])
-            if span is not None:
-                return self._expressions.text(span)
-        found = [each for each in self._scope.columns if self._scope.time(each)]
-        if not found and not self._scope.output.unknown:
-            name = call_of(node).upper()
-            problem = f"{name} goes by event time, and {self._scope.description} has none"
-            hint = "write MIN_BY(x, column) or MAX_BY(x, column)"
-            self._report.add(self._expressions.where(node), problem, hint)
-        return quoted(found[0]) if found else "NULL"
-
-    def _named(self, name: str, argument: str | None, by: str | None) -> str:
-        found = self.aggregates.get((name, argument, by))
+    def _aggregate(self, node: exp.Expr) -> str | None:
+        """The column of an aggregate; equal ones share it."""
+        found = self._calls.read(node, self.window)
         if found is None:
-            function = cast(AggregateFunction, name)
-            found = Aggregate(f"_a{len(self.aggregates)}", function, argument, by)
-            self.aggregates[name, argument, by] = found
-        return found.name
+            return None
+        named = replace(found, name=f"_a{len(self.aggregates)}")
+        return self.aggregates.setdefault(found, named).name
 
     def _edge(self, node: exp.Expr) -> str:
         kind, column = WINDOW_EDGES[call_of(node)]

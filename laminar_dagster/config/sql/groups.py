@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import TokenType, exp
 
-from laminar_dagster.config.model import (
+from laminar_dagster.config.relations import (
     Aggregation,
     KeyedAggregate,
     Projection,
@@ -23,12 +23,13 @@ from laminar_dagster.config.model import (
 from laminar_dagster.config.sql import changelog
 from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.config.sql.dialect import call_of, span_of
-from laminar_dagster.config.sql.emit_options import TTL
+from laminar_dagster.config.sql.emit_options import LATENESS, TTL
 from laminar_dagster.config.sql.expressions import Clause
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS, WINDOW_EDGES, WINDOWS
 from laminar_dagster.config.sql.grouped_text import GroupedText, is_edge
 from laminar_dagster.config.sql.lifetimes import check_keys, clock_of
-from laminar_dagster.config.sql.refusals import ENDLESS, GROUPINGS, Refusal
+from laminar_dagster.config.sql.refusal import Refusal
+from laminar_dagster.config.sql.refusals import ENDLESS, GROUPINGS
 from laminar_dagster.config.sql.scope import EventTime, Output, Scope
 from laminar_dagster.config.sql.window_calls import (
     Session,
@@ -110,7 +111,15 @@ class GroupReader:
                 return None
             case Window():
                 return WindowAggregate(
-                    self._relation, window, keys, aggregates, tuple(columns), condition, having
+                    self._relation,
+                    window,
+                    keys,
+                    aggregates,
+                    tuple(columns),
+                    condition,
+                    having,
+                    self._weight(window),
+                    self._lateness,
                 )
             case Session():
                 return KeyedAggregate(
@@ -122,9 +131,15 @@ class GroupReader:
                     tuple(columns),
                     time=window.time,
                     gap_micros=window.gap_micros,
+                    weight=self._weight(window),
                     where=condition,
                     having=having,
+                    lateness_micros=self._lateness,
                 )
+
+    @property
+    def _lateness(self) -> int:
+        return self._reader.emit.lateness_micros if self._reader.emit else 0
 
     def _changing(
         self,
@@ -136,11 +151,14 @@ class GroupReader:
         """An aggregation that puts out each change of a row."""
         emit = self._reader.emit
         assert emit is not None
-        weight = changelog.weight_of_changes(self._node, self._scope, self._expressions)
         time, gap = None, None
         if window is not None and emit.ttl_where:
             problem = f"`{TTL}` is for groups without a window"
             self._report.add(emit.ttl_where, problem, "leave it out: a window ends by itself")
+        if window is None and emit.lateness_where:
+            problem = f"`{LATENESS}` is for windows and sessions"
+            hint = "leave it out, or give the source's watermark more delay"
+            self._report.add(emit.lateness_where, problem, hint)
         if isinstance(window, Session):
             time, gap = window.time, window.gap_micros
         elif window is None:
@@ -155,12 +173,20 @@ class GroupReader:
             window if isinstance(window, Window) else None,
             time,
             gap,
-            weight,
+            self._weight(window),
             condition,
             having,
+            self._lateness,
         )
         # A row may still change, so no column of it is complete at any time.
         return query, Output((*(each.name for each in columns), WEIGHT))
+
+    def _weight(self, window: Window | Session | None) -> str | None:
+        """The column by which rows of the input are counted or taken back."""
+        is_session = isinstance(window, Session)
+        return changelog.weight_of(
+            self._node, self._scope, self._expressions, is_session=is_session
+        )
 
     def _keys(self) -> tuple[Projection, ...]:
         return tuple(Projection(name, text) for text, name in self._text.keys.items())
@@ -279,7 +305,7 @@ class GroupReader:
             return None
         window = read_window(call, call_of(call), self._scope, self._expressions)
         if window is not None:
-            check_window(call, window, self._scope, self._expressions)
+            check_window(call, window, self._scope, self._expressions, self._lateness)
         return window
 
     def _times(
@@ -289,7 +315,7 @@ class GroupReader:
         time = event_time(call.expressions[0], self._scope) if call is not None and window else None
         if time is None or window is None:
             return {}
-        edges = edge_times(time, window)
+        edges = edge_times(time, window, self._lateness)
         return {each.name.lower(): edges[each.sql] for each in columns if each.sql in edges}
 
     def _having(self, output: dict[str, str]) -> str | None:

@@ -23,7 +23,7 @@ def clock_of(emit: Emit, scope: Scope, report: Report) -> str | None:
     found = [
         name
         for name in scope.columns
-        if (time := scope.time(name)) is not None and not time.window_micros
+        if (time := scope.time(name)) is not None and not time.lag_micros
     ]
     if not found and not scope.output.unknown:
         refused = ENDLESS["clock"]

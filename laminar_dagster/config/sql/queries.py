@@ -1,7 +1,7 @@
 """A query of a view, read into the engine's model.
 
-One query reads one input: a source, a view, or a query in parentheses. It is a projection and
-filter, an aggregation (``groups.py``), or a UNION ALL of such.
+A query reads a source, a view, a query in parentheses, or a join of such (``from_clause.py``). It
+is a projection and filter, an aggregation (``groups.py``), or a UNION ALL of such.
 """
 
 from __future__ import annotations
@@ -11,27 +11,29 @@ from dataclasses import dataclass
 
 from sqlglot import TokenType, exp
 
-from laminar_dagster.config.mistakes import Report, listed, nearest
-from laminar_dagster.config.model import (
-    Projection,
-    Query,
-    Relation,
-    Select,
-    TableInput,
-    UnionAll,
-)
+from laminar_dagster.config.mistakes import Report
+from laminar_dagster.config.relations import Projection, Query, Select, UnionAll
 from laminar_dagster.config.sql import changelog
-from laminar_dagster.config.sql.dialect import TVF_NAMES, Span, call_of, span_of, window_of
-from laminar_dagster.config.sql.expressions import Clause, Expressions, aggregates_in
-from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
+from laminar_dagster.config.sql.dialect import Span, span_of
+from laminar_dagster.config.sql.expressions import Clause, Expressions
+from laminar_dagster.config.sql.from_clause import FromReader
+from laminar_dagster.config.sql.functions import WINDOW_COLUMNS, aggregates_in
+from laminar_dagster.config.sql.generators import generated_items, read_generated
+from laminar_dagster.config.sql.join_columns import with_used_columns
+from laminar_dagster.config.sql.join_conditions import all_of, conjuncts
+from laminar_dagster.config.sql.joins import Input
 from laminar_dagster.config.sql.ranks import RankReader, limited, row_number_of
-from laminar_dagster.config.sql.refusals import CLAUSES, RANKS, Refusal
-from laminar_dagster.config.sql.scope import BROKEN, EventTime, Output, Scope
+from laminar_dagster.config.sql.refusal import Refusal
+from laminar_dagster.config.sql.refusals import CLAUSES, RANKS
+from laminar_dagster.config.sql.scalar_subqueries import with_values
+from laminar_dagster.config.sql.scope import BROKEN, EventTime, Output, Scope, Star, plain_column
+from laminar_dagster.config.sql.subqueries import without_subqueries
 from laminar_dagster.config.sql.syntax import Emit
 from laminar_dagster.config.sql.text import Statement, quoted
 from laminar_dagster.config.sql.unions import Part, common_times, refused_set_operation, renamed
 
-_TAKEN = {"this", "expressions", "from_", "where", "group", "having", "alias", "distinct", "with_"}
+_TAKEN = {"this", "expressions", "from_", "joins", "where", "group", "having", "alias", "distinct"}
+_TAKEN |= {"with_"}
 _SET_ARGUMENTS = {"this", "expression", "distinct", "by_name", "side", "kind", "on"}
 
 Tables = Mapping[str, tuple[str, Output]]
@@ -63,24 +65,33 @@ class QueryReader:
         self.report = report
         self.emit = emit
         self.expressions = Expressions(statement, view, report)
-        self._tables = tables
-        self._named: dict[str, tuple[Query | None, Output]] = {}
-        self._may_lack_names = False
+        self.tables = tables
+        self.named: dict[str, tuple[Query | None, Output]] = {}
+        # So for the second query of a UNION ALL and those after it: the first names the columns.
+        self.may_lack_names = False
 
     def read(self, node: exp.Expr) -> tuple[Query | None, Output]:
         """The query and its columns; no query when something is wrong that leaves no shape."""
         node = self._unwrapped(node)
-        outer = self._named
-        self._named = {**outer, **self._common_tables(node)}
+        outer = self.named
+        self.named = {**outer, **self._common_tables(node)}
         try:
             return self._query(node)
         finally:
-            self._named = outer
+            self.named = outer
+
+    def read_named(self, node: exp.Expr) -> tuple[Query | None, Output]:
+        """A query whose columns all need names, because another one reads it."""
+        outer, self.may_lack_names = self.may_lack_names, False
+        try:
+            return self.read(node)
+        finally:
+            self.may_lack_names = outer
 
     def _common_tables(self, node: exp.Expr) -> dict[str, tuple[Query | None, Output]]:
         """The queries of a WITH, by name in lower case; each may read those before it."""
         clause = node.args.get("with_")
-        outer, found = self._named, dict[str, tuple[Query | None, Output]]()
+        outer, found = self.named, dict[str, tuple[Query | None, Output]]()
         if clause is None:
             return found
         for each in clause.expressions:
@@ -88,14 +99,14 @@ class QueryReader:
             if clause.args.get("recursive"):
                 refused = CLAUSES["recursive"]
                 self.report.add(where, refused.problem, refused.instead)
-            if name.lower() in found or name.lower() in self._tables:
+            if name.lower() in found or name.lower() in self.tables:
                 problem = f"there is already a source, view or query `{name[:80]}`"
                 self.report.add(where, problem, "give this one another name")
             if each.args["alias"].args.get("columns"):
                 self.report.add(where, "a list of columns is not supported here", "use AS in it")
-            self._named = {**outer, **found}
+            self.named = {**outer, **found}
             found[name.lower()] = self.read(each.this)
-        self._named = outer
+        self.named = outer
         return found
 
     def _query(self, node: exp.Expr) -> tuple[Query | None, Output]:
@@ -109,7 +120,7 @@ class QueryReader:
 
     def _unwrapped(self, node: exp.Expr) -> exp.Expr:
         while isinstance(node, exp.Subquery):
-            self._refuse_clauses(node)
+            self.refuse_clauses(node)
             node = node.this
         return node
 
@@ -117,12 +128,12 @@ class QueryReader:
         outputs: list[Output] = []
         parts: list[Part] = []
         places: list[str] = []
-        outer = self._may_lack_names
+        outer = self.may_lack_names
         for number, each in enumerate(self._branches(node)):
             # The first query names the columns of all.
-            self._may_lack_names = outer or number > 0
+            self.may_lack_names = outer or number > 0
             query, output = self.read(each)
-            self._may_lack_names = outer
+            self.may_lack_names = outer
             outputs.append(output)
             places.append(self.expressions.where(each))
             if output.rank:
@@ -161,7 +172,7 @@ class QueryReader:
         yield from reversed(chain)
 
     def _check_set_operation(self, node: exp.SetOperation) -> None:
-        self._refuse_clauses(node, also=_SET_ARGUMENTS)
+        self.refuse_clauses(node, also=_SET_ARGUMENTS)
         # The operator stands right before its second query.
         second = span_of(node.expression)
         where = self.expressions.where(node.expression)
@@ -180,17 +191,32 @@ class QueryReader:
 
     def _select(self, node: exp.Select) -> tuple[Query | None, Output]:
         number = row_number_of(node)
-        self._refuse_clauses(node, also={"qualify"} if number is not None else None)
-        relation, scope, window = self._input(node)
-        if scope is None or relation is None:
+        self.refuse_clauses(node, also={"laterals", *(("qualify",) if number is not None else ())})
+        node, subqueries = without_subqueries(node, self)
+        found = FromReader(self).read(node, subqueries)
+        if found is None or found.relation is None:
             return None, BROKEN
+        relation, scope, window = found.relation, found.scope, found.window
         if scope.output.rank:
             relation = limited(self, node, relation, scope)
+        is_plain = number is None and window is None and not self._is_grouped(node)
+        read = with_values(self, node, Input(relation, scope, window), is_plain=is_plain)
+        if read is None:
+            return None, BROKEN
+        generated = generated_items(node)
+        if generated and is_plain:
+            return read_generated(self, node, generated, read)
+        query, output = self.selected(node, read, number)
+        return (with_used_columns(query, scope) if query else None), output
+
+    def selected(
+        self, node: exp.Select, read: Input, number: exp.Expr | None
+    ) -> tuple[Query | None, Output]:
+        """A query over its input, which may be a ROW_NUMBER's or that of groups."""
+        relation, scope, window = read.relation, read.scope, read.window
+        assert relation is not None
         if number is not None and window is None and not self._is_grouped(node):
             return RankReader(self, node, relation, scope).read(number)
-        if node.args.get("joins") or node.args.get("laterals"):
-            # The columns of what was refused are not known.
-            scope = Scope(scope.alias, BROKEN, scope.description)
         if window is not None or self._is_grouped(node):
             # Imported here because a grouped query is read with this reader's help.
             from laminar_dagster.config.sql.groups import GroupReader
@@ -203,15 +229,17 @@ class QueryReader:
         condition = self.where_clause(node, scope)
         columns: list[Projection] = []
         times: dict[str, EventTime] = {}
+        required: set[str] = set()
         for each in self.items(node, scope):
-            if isinstance(each, Projection):
-                columns.append(each)
-                origin = each.name
+            if isinstance(each, Star):
+                columns.append(Projection(each.name, each.sql))
+                origin = each.origin
             else:
                 self.expressions.check(each.node, scope, Clause("SELECT"))
                 columns.append(Projection(each.name, self.expressions.text(each.span)))
-                origin = self._plain_column(each.node, scope)
-                self._check_alias(each, origin)
+                origin = plain_column(each.node, scope)
+                self._check_alias(each, scope.written(origin))
+            required |= {columns[-1].name} if origin in scope.output.required else set()
             time = scope.time(origin) if origin else None
             if time is not None:
                 times[columns[-1].name.lower()] = time
@@ -222,7 +250,7 @@ class QueryReader:
         changelog.check_projection(node, scope, names, self.expressions)
         lacking = scope.output.lacks_retractions
         # Of a broken input it is not known which columns are event time.
-        output = Output(names, times, lacks_retractions=lacking)
+        output = Output(names, times, lacks_retractions=lacking, required=frozenset(required))
         output = BROKEN if scope.output.unknown else output
         return Select(relation, tuple(columns), condition), output
 
@@ -243,7 +271,9 @@ class QueryReader:
             return None
         self.expressions.check(clause.this, scope, Clause("WHERE"))
         span = self.expressions.span(clause.this)
-        return self.expressions.text(span) if span else None
+        # What a subquery was taken out of has no tokens of its own; its parts have.
+        spans = [span] if span else map(self.expressions.span, conjuncts(clause.this))
+        return all_of([self.expressions.text(each) for each in spans if each])
 
     def item(self, node: exp.Expr, scope: Scope) -> Item | None:
         """An item of a SELECT list that is no ``*``."""
@@ -262,26 +292,27 @@ class QueryReader:
             name = expression.name
         else:
             name = f"column at {where}"
-            if self._may_lack_names:
+            if self.may_lack_names:
                 return Item(expression, span, name, where)
             written = self.statement.raw(*span)
             shown = " ".join(written.split())
             shown = shown if len(shown) <= 40 else shown[:39] + "…"
             self.report.add(where, f"`{shown}` needs a name", "add AS and a name")
             return Item(expression, span, name, where)
-        name = self._checked_name(name, self._plain_column(expression, scope), where)
+        origin = plain_column(expression, scope)
+        name = self.checked_name(name, scope.written(origin), where)
         return Item(expression, span, name, where)
 
     def check_duplicates(self, names: list[str], node: exp.Expr) -> None:
         """Two columns of one name could not be told apart."""
         seen: set[str] = set()
-        for each in names if not self._may_lack_names else ():
+        for each in names if not self.may_lack_names else ():
             if each.lower() in seen:
                 where = self.expressions.where(node)
                 self.report.add(where, f"two columns are called `{each}`", "rename one with AS")
             seen.add(each.lower())
 
-    def items(self, node: exp.Select, scope: Scope) -> Iterator[Item | Projection]:
+    def items(self, node: exp.Select, scope: Scope) -> Iterator[Item | Star]:
         """The items of a SELECT list; a ``*`` as the columns it stands for."""
         for each in node.expressions:
             star = each.this if isinstance(each, exp.Column) else each
@@ -292,18 +323,20 @@ class QueryReader:
                 if item is not None:
                     yield item
 
-    def _star(self, node: exp.Expr, star: exp.Star, scope: Scope) -> Iterator[Projection]:
+    def _star(self, node: exp.Expr, star: exp.Star, scope: Scope) -> Iterator[Star]:
         where = self.expressions.where(node)
         if any(star.args.values()):
             self.report.add(where, "* with EXCEPT or REPLACE is not supported yet", "list them")
         qualifiers = [each.name for each in node.parts[:-1]] if isinstance(node, exp.Column) else []
-        if qualifiers and [each.lower() for each in qualifiers] != [scope.alias.lower()]:
-            hint = f"the input is called `{scope.alias}`"
-            self.report.add(where, f"there is no `{'.'.join(qualifiers)[:80]}` here", hint)
-        for each in scope.columns:
-            yield Projection(each, quoted(each))
+        qualifier = ".".join(qualifiers) if qualifiers else None
+        found = scope.star(qualifier)
+        if found is None:
+            hint = f"the input is called {' or '.join(f'`{each}`' for each in scope.aliases)}"
+            self.report.add(where, f"there is no `{qualifier}` here"[:120], hint)
+        for name, column in found if found is not None else scope.star() or ():
+            yield Star(name, quoted(column), column)
 
-    def _checked_name(self, name: str, origin: str, where: str) -> str:
+    def checked_name(self, name: str, origin: str, where: str) -> str:
         """The name of a column; one that begins with an underscore is a connector's."""
         if name.startswith("_") and name.lower() == origin.lower():
             return origin
@@ -319,68 +352,8 @@ class QueryReader:
             hint = "it is for the edges of a window"
             self.report.add(item.where, f"the name `{item.name}` is reserved", hint)
 
-    def _plain_column(self, node: exp.Expr, scope: Scope) -> str:
-        """The declared name of the input's column that an expression is; empty if it is more."""
-        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
-            return ""
-        parts = [each.name for each in node.parts]
-        found = scope.resolve(parts)
-        return found[1] if found and found[0] == len(parts) - 1 else ""
-
-    def _input(self, node: exp.Select) -> tuple[Relation | None, Scope | None, exp.Expr | None]:
-        clause = node.args.get("from_")
-        if clause is None:
-            where = self.expressions.where(node)
-            self.report.add(where, "the query has no FROM", "name the source or view it reads")
-            return None, None, None
-        table = clause.this
-        alias = table.args.get("alias")
-        if alias is not None and alias.args.get("columns"):
-            self.report.add(self.expressions.where(table), "an alias with columns is not supported")
-        if isinstance(table, exp.Subquery):
-            self._refuse_clauses(table)
-            outer, self._may_lack_names = self._may_lack_names, False
-            query, output = self.read(table.this)
-            self._may_lack_names = outer
-            return query, Scope(table.alias, output, "the query in FROM"), None
-        if not isinstance(table, exp.Table):
-            name = "LATERAL" if isinstance(table, exp.Lateral) else table.key.upper()
-            problem = f"{name} in FROM is not supported yet"
-            self.report.add(self.expressions.where(table), problem, "name a source or a view")
-            return None, None, None
-        return self._table(table)
-
-    def _table(self, table: exp.Table) -> tuple[Relation | None, Scope | None, exp.Expr | None]:
-        self._refuse_clauses(table, also={"db", "catalog"})
-        where = self.expressions.where(table)
-        if not isinstance(table.this, exp.Identifier):
-            name = call_of(table.this) or table.this.key
-            hint = "name a source or a view"
-            if name.upper() in TVF_NAMES:
-                hint = "write TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
-            self.report.add(where, f"{name.upper()} in FROM is not supported", hint)
-            return None, None, None
-        if table.args.get("db"):
-            self.report.add(
-                where, "a table's name has one part", "leave out what is before the dot"
-            )
-            return None, None, None
-        if table.name.lower() in self._named:
-            query, output = self._named[table.name.lower()]
-            scope = Scope(table.alias or table.name, output, f"`{table.name}`")
-            return query, scope, window_of(table)
-        found = self._tables.get(table.name.lower())
-        if found is None:
-            known = [*(each[0] for each in self._tables.values()), *self._named]
-            hint = nearest(table.name, known, listed(known, "sources and views"))
-            problem = f"there is no source or view `{table.name[:80]}`"
-            self.report.add(where, problem, hint)
-            return None, None, None
-        name, output = found
-        scope = Scope(table.alias or name, output, f"`{name}`")
-        return TableInput(name), scope, window_of(table)
-
-    def _refuse_clauses(self, node: exp.Expr, also: set[str] | None = None) -> None:
+    def refuse_clauses(self, node: exp.Expr, also: set[str] | None = None) -> None:
+        """Note the clauses of a part that are not taken."""
         taken = _TAKEN | (also or set())
         for key, value in node.args.items():
             if not value or key in taken:

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from laminar_dagster.config.model import Ordering, Projection, Ranked, Relation
+from laminar_dagster.config.aggregate import Ordering
+from laminar_dagster.config.relations import Projection, Ranked, Relation
+from laminar_dagster.config.sql import changelog
 from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.config.sql.dialect import call_of
 from laminar_dagster.config.sql.expressions import Clause
 from laminar_dagster.config.sql.lifetimes import check_keys, clock_of
-from laminar_dagster.config.sql.refusals import ENDLESS, RANKS, Refusal
-from laminar_dagster.config.sql.scope import BROKEN, Output, Scope
+from laminar_dagster.config.sql.refusal import Refusal
+from laminar_dagster.config.sql.refusals import ENDLESS, RANKS
+from laminar_dagster.config.sql.scope import BROKEN, Output, Scope, Star
 
 if TYPE_CHECKING:
     from laminar_dagster.config.sql.queries import QueryReader
@@ -86,8 +89,6 @@ class RankReader:
         emit = self._reader.emit
         if emit is None or not emit.changes:
             return self._refuse(window, ENDLESS["rank"])
-        if WEIGHT in self._scope.columns:
-            return self._refuse(window, RANKS["weight"])
         condition = self._reader.where_clause(self._node, self._scope)
         keys = [self._text(each) for each in window.args.get("partition_by") or ()]
         order = self._order(window)
@@ -112,6 +113,7 @@ class RankReader:
             clock_of(emit, self._scope, self._report),
             emit.ttl_micros,
             condition,
+            changelog.weight_of(self._node, self._scope, self._expressions),
         )
         names = [each.name for each in columns] + ([rank] if rank is not None else [])
         self._reader.check_duplicates(names, self._node)
@@ -121,8 +123,9 @@ class RankReader:
         columns: list[Projection] = []
         rank: str | None = None
         for each in self._reader.items(self._node, self._scope):
-            if isinstance(each, Projection):
-                columns.append(each)
+            if isinstance(each, Star):
+                # The weight of a row is what takes it back, and no column of it.
+                columns += [Projection(each.name, each.sql)] if each.name != WEIGHT else []
             elif rank is None and _is_row_number(each.node):
                 rank = each.name
             else:

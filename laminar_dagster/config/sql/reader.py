@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlglot import TokenType, exp
@@ -14,6 +14,7 @@ from laminar_dagster.config.sql.cursor import Cursor, WrongSyntax
 from laminar_dagster.config.sql.dialect import SqlSyntaxError, TooIntricate, parse_expression
 from laminar_dagster.config.sql.emit_options import EMIT_WORDS, read_emit_options
 from laminar_dagster.config.sql.syntax import (
+    CreateReference,
     CreateSink,
     CreateSource,
     CreateView,
@@ -35,18 +36,21 @@ from laminar_dagster.config.variables import fill
 _KINDS: Mapping[str, ObjectKind] = {
     "SOURCE": "source",
     "SOURCE TABLE": "source",
+    "REFERENCE": "reference table",
+    "REFERENCE TABLE": "reference table",
     "MATERIALIZED VIEW": "view",
     "VIEW": "view",
     "SINK": "sink",
 }
 _SHOWN: Mapping[str, ObjectKind] = {
     "SOURCES": "source",
+    "REFERENCE TABLES": "reference table",
     "SINKS": "sink",
     "MATERIALIZED VIEWS": "view",
     "VIEWS": "view",
 }
 _HEADS = ("CREATE", "SELECT", "SHOW", "DESCRIBE", "DESC", "DROP", "WITH", "(")
-_DEFINE = "CREATE SOURCE TABLE, CREATE MATERIALIZED VIEW or CREATE SINK"
+_DEFINE = "CREATE SOURCE TABLE, CREATE REFERENCE TABLE, CREATE MATERIALIZED VIEW or CREATE SINK"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class Reader:
         cursor.accept("IF", "NOT", "EXISTS")
         if kind == "source":
             return self._source(cursor)
+        if kind == "reference table":
+            return self._reference(cursor)
         if kind == "sink":
             return self._sink(cursor)
         name = cursor.name("the view")
@@ -108,30 +114,67 @@ class Reader:
     def _kind_of_definition(self, cursor: Cursor) -> ObjectKind:
         for words, kind in _KINDS.items():
             if cursor.accept(*words.split(" ")):
-                if kind == "source":
+                if kind in ("source", "reference table"):
                     cursor.accept("TABLE")
                 return kind
         if cursor.word() == "TABLE":
             cursor.fail("CREATE TABLE is not supported", "did you mean CREATE SOURCE TABLE?")
-        suggestion = nearest(cursor.word(), ("SOURCE", "MATERIALIZED", "VIEW", "SINK"))
+        suggestion = nearest(cursor.word(), ("SOURCE", "REFERENCE", "MATERIALIZED", "VIEW", "SINK"))
         cursor.fail(f"{cursor.shown()} cannot be created: {_DEFINE}", suggestion)
 
     def _source(self, cursor: Cursor) -> CreateSource:
         name = cursor.name("the source")
+        found: list[WatermarkFor] = []
+
+        def watermark() -> bool:
+            if cursor.word() != "WATERMARK" or cursor.word(1) != "FOR":
+                return False
+            at = cursor.where
+            found.append(self._watermark(cursor))
+            if len(found) > 1:
+                self.report.add(at, "there is a second WATERMARK", "a source has one")
+            return True
+
+        columns = self._columns(cursor, name, "source", watermark)
+        options = self._options(cursor, f"source `{name.text}`")
+        return CreateSource(name, columns, found[0] if found else None, options)
+
+    def _reference(self, cursor: Cursor) -> CreateReference:
+        name = cursor.name("the reference table")
+        found: list[tuple[Name, ...]] = []
+
+        def key() -> bool:
+            at = cursor.where
+            if cursor.word() == "WATERMARK" and cursor.word(1) == "FOR":
+                hint = "a join has the event time of its stream"
+                cursor.fail("a reference table has no WATERMARK", hint)
+            if not cursor.accept("PRIMARY KEY") and not cursor.accept("PRIMARY", "KEY"):
+                return False
+            cursor.expect("(")
+            names = [cursor.name("a column of the key")]
+            while cursor.accept(","):
+                names.append(cursor.name("a column of the key"))
+            cursor.expect(")")
+            found.append(tuple(names))
+            if len(found) > 1:
+                self.report.add(at, "there is a second PRIMARY KEY", "a table has one")
+            return True
+
+        columns = self._columns(cursor, name, "reference table", key)
+        options = self._options(cursor, f"reference table `{name.text}`")
+        return CreateReference(name, columns, found[0] if found else (), options)
+
+    def _columns(
+        self, cursor: Cursor, name: Name, kind: ObjectKind, takes_other: Callable[[], bool]
+    ) -> tuple[Column, ...]:
+        """What stands in parentheses; ``takes_other`` reads an item that is no column, if it is."""
         if not cursor.accept("("):
             cursor.fail(f"the columns of `{name.text}` are expected here", "in parentheses")
         columns: list[Column] = []
-        watermark: WatermarkFor | None = None
         while True:
             start = cursor.token
             try:
-                if cursor.word() == "WATERMARK" and cursor.word(1) == "FOR":
-                    at = cursor.where
-                    found = self._watermark(cursor)
-                    if watermark is not None:
-                        self.report.add(at, "there is a second WATERMARK", "a source has one")
-                    watermark = watermark or found
-                elif cursor.word() != ")" or columns:
+                if not takes_other() and (cursor.word() != ")" or columns):
                     columns.append(_column(cursor))
             except WrongSyntax as error:
                 self.report.add(error.where, error.problem, error.suggestion)
@@ -143,17 +186,16 @@ class Reader:
                 break
             if not cursor.accept(","):
                 cursor.fail(f"a comma or ) is expected here, not {cursor.shown()}")
-        self._check_columns(name, columns, cursor)
-        options = self._options(cursor, f"source `{name.text}`")
-        return CreateSource(name, tuple(columns), watermark, options)
+        self._check_columns(name, kind, columns)
+        return tuple(columns)
 
-    def _check_columns(self, name: Name, columns: list[Column], cursor: Cursor) -> None:
+    def _check_columns(self, name: Name, kind: ObjectKind, columns: list[Column]) -> None:
         if not columns:
-            self.report.add(name.where, f"source `{name.text}` has no columns")
+            self.report.add(name.where, f"{kind} `{name.text}` has no columns")
         seen: set[str] = set()
         for each in columns:
             if each.name.lower() in seen:
-                problem = f"source `{name.text}` has two columns `{each.name}`"
+                problem = f"{kind} `{name.text}` has two columns `{each.name}`"
                 self.report.add(name.where, problem, "upper and lower case are the same to Spark")
             seen.add(each.name.lower())
 
@@ -204,15 +246,16 @@ class Reader:
         cursor.expect("EMIT")
         if cursor.accept("ON"):
             cursor.expect("WINDOW", "CLOSE")
-            cursor.expect_end()
-            return Emit(where)
-        if not cursor.accept("CHANGES"):
+            emit, owner = Emit(where), "EMIT ON WINDOW CLOSE"
+        elif cursor.accept("CHANGES"):
+            emit, owner = Emit(where, changes=True), "EMIT CHANGES"
+        else:
             hint = "EMIT ON WINDOW CLOSE and EMIT CHANGES are"
             cursor.fail(f"EMIT {cursor.word()} is not supported yet", hint)
         if cursor.word() != "WITH":
             cursor.expect_end()
-            return Emit(where, changes=True)
-        return read_emit_options(where, self._options(cursor, "EMIT CHANGES"), self.report)
+            return emit
+        return read_emit_options(emit, self._options(cursor, owner), self.report)
 
     def _options(self, cursor: Cursor, owner: str) -> Options:
         start = cursor.where

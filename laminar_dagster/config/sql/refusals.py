@@ -7,38 +7,21 @@ has an example; a test refuses every one of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from sqlglot import TokenType, exp
 
-_ONE_INPUT: Final = "one query reads one source or view"
+from laminar_dagster.config.sql.generator_refusals import GENERATORS
+from laminar_dagster.config.sql.join_refusals import (
+    BETWEEN_ANDS,
+    JOINS,
+    REFERENCES,
+    SCALARS,
+    SUBQUERIES,
+)
+from laminar_dagster.config.sql.refusal import Refusal
+
 _MINUTE: Final = "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A construct that is refused.
-
-    Attributes:
-        name: As a user knows it.
-        instead: What to write or do instead.
-        keywords: By which of its tokens it is found in a query; the first that is there.
-        example: A query over the tables of ``support.TABLES`` that is refused for it; empty where
-            sqlglot's grammar for Spark has none.
-        why: What is the matter with it.
-    """
-
-    name: str
-    instead: str = ""
-    keywords: tuple[TokenType, ...] = ()
-    example: str = ""
-    why: str = "is not supported yet"
-
-    @property
-    def problem(self) -> str:
-        """What a user reads."""
-        return f"{self.name} {self.why}"
 
 
 # Of a SELECT, by sqlglot's name for the clause.
@@ -48,18 +31,6 @@ CLAUSES: Final[Mapping[str, Refusal]] = {
         "",
         (TokenType.WITH,),
         "WITH RECURSIVE x AS (SELECT page FROM clicks) SELECT page FROM x",
-    ),
-    "joins": Refusal(
-        "JOIN",
-        _ONE_INPUT,
-        (TokenType.JOIN, TokenType.COMMA),
-        "SELECT page FROM clicks JOIN plain ON user_id = id",
-    ),
-    "laterals": Refusal(
-        "LATERAL VIEW",
-        "one row in gives at most one row out",
-        (TokenType.LATERAL,),
-        "SELECT page FROM clicks LATERAL VIEW explode(tags) t AS tag",
     ),
     "order": Refusal(
         "ORDER BY",
@@ -179,6 +150,7 @@ ENDLESS: Final[Mapping[str, Refusal]] = {
     ),
 }
 
+
 _NUMBERED: Final = "SELECT *, ROW_NUMBER() OVER (PARTITION BY page ORDER BY ts) AS rn FROM clicks"
 
 # Of ROW_NUMBER.
@@ -196,12 +168,6 @@ RANKS: Final[Mapping[str, Refusal]] = {
         example="SELECT page FROM clicks QUALIFY ROW_NUMBER() OVER (PARTITION BY page) = 1 "
         "EMIT CHANGES WITH (state.ttl = '1d')",
         why="has no first rows",
-    ),
-    "weight": Refusal(
-        "ROW_NUMBER over rows that are taken back",
-        "it would have to keep every row; rank what comes before them",
-        example="SELECT n FROM (SELECT page, COUNT(*) AS n FROM clicks GROUP BY page) QUALIFY "
-        "ROW_NUMBER() OVER (ORDER BY n) = 1 EMIT CHANGES WITH (state.ttl = 'unbounded')",
     ),
 }
 
@@ -257,11 +223,6 @@ SET_OPERATIONS: Final[Mapping[str, Refusal]] = {
     ),
 }
 
-_SUBQUERY: Final = Refusal(
-    "a subquery in an expression",
-    _ONE_INPUT,
-    example="SELECT page FROM clicks WHERE user_id IN (SELECT id FROM plain)",
-)
 _CALL_ORDER: Final = Refusal("ORDER BY inside a function")
 _PARAMETER: Final = Refusal(
     "a parameter",
@@ -279,23 +240,23 @@ EXPRESSIONS: Final[Mapping[type[exp.Expr], Refusal]] = {
         "use GROUP BY TUMBLE(…) or HOP(…)",
         example="SELECT rank() OVER (ORDER BY ts) AS place FROM clicks",
     ),
-    exp.Select: _SUBQUERY,
-    exp.Subquery: _SUBQUERY,
-    exp.Union: _SUBQUERY,
+    exp.Select: SCALARS["place"],
+    exp.Subquery: SCALARS["place"],
+    exp.Union: SCALARS["shape"],
     exp.Exists: Refusal(
-        "EXISTS with a subquery",
-        _ONE_INPUT,
-        example="SELECT page FROM clicks WHERE EXISTS (SELECT id FROM plain)",
+        "EXISTS (SELECT …) under OR or CASE, or outside WHERE",
+        BETWEEN_ANDS,
+        example="SELECT EXISTS (SELECT 1 FROM pages p WHERE p.page = a.page) AS x FROM clicks a",
     ),
     exp.Distinct: Refusal(
         "DISTINCT inside this aggregate",
-        "COUNT and ARRAY_AGG take it",
-        example=f"SELECT sum(DISTINCT amount) AS n FROM clicks {_MINUTE}",
+        "COUNT, SUM, ARRAY_AGG and STRING_AGG take it",
+        example=f"SELECT avg(DISTINCT amount) AS n FROM clicks {_MINUTE}",
     ),
     exp.WithinGroup: Refusal(
-        "WITHIN GROUP",
-        "aggregate in the sink",
-        example=f"SELECT listagg(page) WITHIN GROUP (ORDER BY ts) AS n FROM clicks {_MINUTE}",
+        "WITHIN GROUP of anything but STRING_AGG and percentiles",
+        "the others need no order",
+        example=f"SELECT mode() WITHIN GROUP (ORDER BY page) AS n FROM clicks {_MINUTE}",
     ),
     exp.IgnoreNulls: Refusal("IGNORE NULLS"),
     exp.RespectNulls: Refusal("RESPECT NULLS"),
@@ -312,7 +273,7 @@ EXPRESSIONS: Final[Mapping[type[exp.Expr], Refusal]] = {
     exp.SessionParameter: Refusal("a parameter", "write the value"),
     exp.Any: Refusal(
         "ANY",
-        "write a LIKE ANY ('…', '…'), or any other condition with OR",
+        "write a LIKE ANY ('…', '…'), or any other condition with OR; the aggregate is BOOL_OR",
         example="SELECT page FROM clicks WHERE user_id = ANY (1, 2)",
     ),
     exp.All: Refusal("ALL", "write the conditions with AND"),
@@ -332,7 +293,8 @@ EXPRESSIONS: Final[Mapping[type[exp.Expr], Refusal]] = {
 
 def refusals() -> tuple[Refusal, ...]:
     """Every refusal once, in the order in which a query is written."""
-    every = (CLAUSES, ENDLESS, RANKS, GROUPINGS, SET_OPERATIONS, EXPRESSIONS)
+    beside = (CLAUSES, GENERATORS, JOINS, REFERENCES, SUBQUERIES, SCALARS, ENDLESS, RANKS)
+    every = (*beside, GROUPINGS, SET_OPERATIONS, EXPRESSIONS)
     named = {each.name: each for table in every for each in reversed([*table.values()])}
     order = dict.fromkeys(each.name for table in every for each in table.values())
     return tuple(named[name] for name in order)

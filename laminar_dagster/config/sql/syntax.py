@@ -8,8 +8,9 @@ from typing import Literal
 
 from laminar_dagster.config.model import Column
 from laminar_dagster.config.sql.text import Statement
+from laminar_dagster.core.definition import OnAdded
 
-ObjectKind = Literal["source", "view", "sink"]
+ObjectKind = Literal["source", "reference table", "view", "sink"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,16 @@ class CreateSource:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateReference:
+    """``CREATE REFERENCE TABLE name (…, PRIMARY KEY (…)) WITH (…)``."""
+
+    name: Name
+    columns: tuple[Column, ...]
+    key: tuple[Name, ...]
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
 class Emit:
     """``EMIT ON WINDOW CLOSE``, or ``EMIT CHANGES WITH (state.ttl = '30d')``.
 
@@ -64,6 +75,9 @@ class Emit:
         ttl_micros: How long after its last event a key is kept.
         is_unbounded: Keys are kept for ever, and the author says so.
         ttl_where: Where ``state.ttl`` stands; empty if it does not.
+        on_added: What rows that are there show of an aggregate that is added (``state.added``).
+        lateness_micros: How late records may be, beyond the watermark (``allowed.lateness``).
+        lateness_where: Where that stands; empty if it does not.
     """
 
     where: str
@@ -71,6 +85,9 @@ class Emit:
     ttl_micros: int | None = None
     is_unbounded: bool = False
     ttl_where: str = ""
+    on_added: OnAdded | None = None
+    lateness_micros: int = 0
+    lateness_where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,5 +136,5 @@ class Drop:
     name: Name
 
 
-Definition = CreateSource | CreateView | CreateSink
+Definition = CreateSource | CreateReference | CreateView | CreateSink
 Question = Show | Describe | Drop

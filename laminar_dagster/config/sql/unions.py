@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from laminar_dagster.config.model import Projection, Select, Stateful
-from laminar_dagster.config.sql.refusals import SET_OPERATIONS, Refusal
+from laminar_dagster.config.relations import Projection, Select, Stateful
+from laminar_dagster.config.sql.refusal import Refusal
+from laminar_dagster.config.sql.refusals import SET_OPERATIONS
 from laminar_dagster.config.sql.scope import EventTime, Output
 
 Part = Select | Stateful
@@ -48,5 +49,6 @@ def common_times(outputs: list[Output]) -> dict[str, EventTime]:
             sources = tuple(dict.fromkeys(name for each in known for name in each.sources))
             lengths = {each.window_micros for each in known}
             aligned = all(each.aligned for each in known) and len(lengths) == 1
-            found[name.lower()] = EventTime(sources, max(lengths), aligned)
+            delay = max(each.delay_micros for each in known)
+            found[name.lower()] = EventTime(sources, max(lengths), aligned, delay)
     return found

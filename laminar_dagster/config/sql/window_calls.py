@@ -8,10 +8,10 @@ from typing import Final
 from sqlglot import exp
 
 from laminar_dagster.config.mistakes import listed
-from laminar_dagster.config.model import Window
+from laminar_dagster.config.relations import Window
 from laminar_dagster.config.sql import intervals
 from laminar_dagster.config.sql.expressions import Clause, Expressions
-from laminar_dagster.config.sql.scope import EventTime, Scope
+from laminar_dagster.config.sql.scope import EventTime, Scope, plain_column
 from laminar_dagster.config.sql.text import quoted
 
 
@@ -79,7 +79,11 @@ def read_window(
 
 
 def check_window(
-    call: exp.Expr, window: Window | Session, scope: Scope, expressions: Expressions
+    call: exp.Expr,
+    window: Window | Session,
+    scope: Scope,
+    expressions: Expressions,
+    lateness_micros: int = 0,
 ) -> None:
     """Note a window that would lose rows, or never close."""
     where, name = expressions.where(call), "CUMULATE" if _grows(window) else "HOP"
@@ -92,15 +96,18 @@ def check_window(
         step = "step" if window.grows else "slide"
         hint = f"for example {name}(ts, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)"
         expressions.report.add(where, f"the size of {name} is no multiple of its {step}", hint)
-    _check_time(call.expressions[0], window, scope, expressions)
+    _check_time(call.expressions[0], window, scope, expressions, lateness_micros)
 
 
-def edge_times(time: EventTime, window: Window | Session) -> dict[str, EventTime]:
+def edge_times(
+    time: EventTime, window: Window | Session, lateness_micros: int = 0
+) -> dict[str, EventTime]:
     """Which edges of windows that were put out when they closed are event time again."""
-    found = {"window_end": EventTime(time.sources)}
+    late = lateness_micros
+    found = {"window_end": EventTime(time.sources, delay_micros=late)}
     if isinstance(window, Window):
         is_whole = window.size_micros == window.slide_micros and not window.offset_micros
-        found["window_start"] = EventTime(time.sources, window.size_micros, is_whole)
+        found["window_start"] = EventTime(time.sources, window.size_micros, is_whole, late)
     return found
 
 
@@ -110,11 +117,8 @@ def _grows(window: Window | Session) -> bool:
 
 def event_time(node: exp.Expr, scope: Scope) -> EventTime | None:
     """What a column is as event time; None if it is none."""
-    if not isinstance(node, exp.Column):
-        return None
-    parts = parts_of(node)
-    found = scope.resolve(parts)
-    return scope.time(found[1]) if found and found[0] == len(parts) - 1 else None
+    column = plain_column(node, scope)
+    return scope.time(column) if column else None
 
 
 def parts_of(node: exp.Column) -> list[str]:
@@ -123,7 +127,11 @@ def parts_of(node: exp.Column) -> list[str]:
 
 
 def _check_time(
-    node: exp.Expr, window: Window | Session, scope: Scope, expressions: Expressions
+    node: exp.Expr,
+    window: Window | Session,
+    scope: Scope,
+    expressions: Expressions,
+    lateness_micros: int,
 ) -> None:
     if not isinstance(node, exp.Column) or not scope.resolve(parts_of(node)):
         return
@@ -138,6 +146,14 @@ def _check_time(
         )
         problem = f"`{node.name}` of {scope.description} is not event time"
         expressions.report.add(where, f"{problem}, so its windows would never close", hint)
+    elif time.delay_micros > lateness_micros:
+        problem = (
+            f"`{node.name}` of {scope.description} waited for a partner, or for late records: it "
+            "would come too late"
+        )
+        needed = f"{time.delay_micros / 1e6:g}s"
+        hint = f"hold the windows open as long: EMIT … WITH (allowed.lateness = '{needed}')"
+        expressions.report.add(where, problem, hint)
     elif time.window_micros and not (
         time.aligned
         and isinstance(window, Window)

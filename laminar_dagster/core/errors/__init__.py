@@ -5,6 +5,7 @@
     LaminarError
     ├── RetryError      nothing happened; the same call may succeed later     exit 75
     │   ├── StoreUnavailable   SourceUnavailable   SinkUnavailable   RegistryUnavailable
+    │   │   ReferenceUnavailable
     │   ├── CheckpointListFailed   ManifestWriteFailed   AcknowledgeFailed
     │   └── EpochWaits   UpkeepWaits   EpochNotPrepared   TransactionInitFailed   ConnectionLost
     │       PipelineMovesOn
@@ -32,7 +33,7 @@
         └── FailedError      anything else that ended the work                 exit 1
             └── GateFailed   DecodeFailed   ComputeFailed   NoCheckpointAvailable
                 RecoveryTimeout   TransactionBeginFailed   TransactionAbortFailed   WriteFailed
-                BufferOverflow
+                BufferOverflow   ModelFailed   ReferenceUnfit
 
 An error is a small record: ``kind`` is stable and meant for programs, the fields say where, the
 text says what happened and ``hint`` what to do. Errors pickle, because they cross process
@@ -60,10 +61,12 @@ from laminar_dagster.core.errors.failures import (
     IntegrityError,
     InvalidManifest,
     MalformedDocument,
+    ModelFailed,
     NoCheckpointAvailable,
     ObjectExists,
     ObjectMissing,
     RecoveryTimeout,
+    ReferenceUnfit,
     RestoreFailed,
     TransactionAbortFailed,
     TransactionBeginFailed,
@@ -108,6 +111,7 @@ from laminar_dagster.core.errors.transient import (
     ManifestWriteFailed,
     PipelineMovesOn,
     RecoveryOvertaken,
+    ReferenceUnavailable,
     RegistryUnavailable,
     SinkUnavailable,
     SourceUnavailable,
@@ -167,6 +171,7 @@ __all__ = [
     "LedgerMismatch",
     "MalformedDocument",
     "ManifestWriteFailed",
+    "ModelFailed",
     "NoCheckpointAvailable",
     "NonDeterministicOperator",
     "NotReproduced",
@@ -178,6 +183,8 @@ __all__ = [
     "PipelineMovesOn",
     "RecoveryOvertaken",
     "RecoveryTimeout",
+    "ReferenceUnavailable",
+    "ReferenceUnfit",
     "RefusedError",
     "RegistryUnavailable",
     "RestoreFailed",

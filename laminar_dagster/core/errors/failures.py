@@ -207,6 +207,18 @@ class DecodeFailed(FailedError):
 
 
 @dataclass(eq=False)
+class ReferenceUnfit(FailedError):
+    """A reference table is not what was declared, so it cannot be joined with."""
+
+    reference_id: str
+    problem: str
+
+    kind = "reference_unfit"
+    text = "reference table {reference_id} cannot be used: {problem}"
+    hint = "mend the table or its declaration; nothing was planned, so the next epoch sees it whole"
+
+
+@dataclass(eq=False)
 class NoCheckpointAvailable(FailedError):
     """There is nothing to recover from."""
 
@@ -294,3 +306,16 @@ class ComputeFailed(FailedError):
     kind = "compute_failed"
     text = "{operator_id}: {reason}"
     hint = "nothing was published; mend the query or the data and run the epoch again"
+
+
+@dataclass(eq=False)
+class ModelFailed(FailedError):
+    """The Python of a model raised an error, or gave what it does not declare."""
+
+    operator_id: str
+    where: str
+    reason: str
+
+    kind = "model_failed"
+    text = "model {operator_id}, {where}: {reason}"
+    hint = "nothing was published; mend the model or the data and run the epoch again"

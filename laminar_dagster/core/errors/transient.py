@@ -32,6 +32,21 @@ class SourceUnavailable(RetryError):
 
 
 @dataclass(eq=False)
+class ReferenceUnavailable(RetryError):
+    """A reference table cannot be reached, so no epoch can be planned that reads it."""
+
+    reference_id: str
+    reason: str
+
+    kind = "reference_unavailable"
+    text = "reference table {reference_id} is away: {reason}"
+    hint = (
+        "check that it is reachable, then run the command again; with on_unavailable = 'keep' "
+        "epochs go on with the copy that the last one used"
+    )
+
+
+@dataclass(eq=False)
 class SinkUnavailable(RetryError):
     """A sink's server cannot be reached, and no transaction was open."""
 

@@ -9,6 +9,11 @@ from __future__ import annotations
 from laminar_dagster.core.ports.checkpoint_index import CheckpointIndex, RecordedCheckpoint
 from laminar_dagster.core.ports.clock import Clock
 from laminar_dagster.core.ports.engine import Engine, EpochOutput, Examination, Violation
+from laminar_dagster.core.ports.reference import (
+    Reference,
+    ReferenceFreshness,
+    ReferenceRows,
+)
 from laminar_dagster.core.ports.restorable import Restorable
 from laminar_dagster.core.ports.sink import (
     ArrowSchema,
@@ -54,6 +59,9 @@ __all__ = [
     "Published",
     "ReadingCost",
     "RecordedCheckpoint",
+    "Reference",
+    "ReferenceFreshness",
+    "ReferenceRows",
     "Replayable",
     "Restorable",
     "Sink",

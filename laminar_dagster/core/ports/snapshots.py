@@ -50,8 +50,8 @@ class SnapshotKeeper(Protocol):
         """A draft under a name of its own. Writes nothing."""
         ...
 
-    def has_begun(self, number: int) -> bool:
-        """Whether a draft of that number has written something, finished or not.
+    def marks(self, number: int, name: FileName) -> tuple[bytes, ...]:
+        """What the drafts of that number have written under a name, finished or not.
 
         What a crash has left on the server is then known to be the source's own.
         """

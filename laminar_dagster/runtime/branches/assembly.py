@@ -9,7 +9,7 @@ from laminar_dagster.config.definition import define
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.ids import MAX_EPOCH, BranchName, PipelineName
 from laminar_dagster.core.ports import ObjectStore
-from laminar_dagster.runtime.assembly import build_engine, build_source
+from laminar_dagster.runtime.assembly import build_engine, build_reference, build_source
 from laminar_dagster.runtime.branches.places import table_folder
 from laminar_dagster.runtime.branches.published import branch_sinks
 from laminar_dagster.runtime.branches.records import branch_area
@@ -56,7 +56,7 @@ def assemble_branch(
     return Pipeline(
         name=pipeline,
         fingerprint=model.fingerprint,
-        checkpoints=CheckpointStore(area),
+        checkpoints=CheckpointStore(area, snapshots=store),
         engine=build_engine(model, area, sources, session),
         sources=sources,
         sinks=tuple(
@@ -69,6 +69,7 @@ def assemble_branch(
             )
             for sink in published
         ),
+        references=tuple(build_reference(table, project) for table in model.references),
         published=published,
         definition=define(model),
         collect_every=NEVER,

@@ -16,6 +16,7 @@ from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.ports import ObjectStore
 from laminar_dagster.core.prepared import Prepared
 from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.references import copy_pins
 
 _WORKERS: Final = 8
 _CHUNK: Final = 1024 * 1024
@@ -59,6 +60,7 @@ def copy_checkpoint(
 
         for _ in pool.map(copy, enumerate(_state_files(manifest))):
             pass
+    copy_pins(source.objects, target.objects, manifest.references)
     for entry in manifest.sources:
         offsets = source.offsets_of(manifest, entry)
         target.objects.put(

@@ -31,7 +31,7 @@ def branch_area(objects: ObjectStore, name: BranchName) -> ObjectStore:
 
 def branch_checkpoints(main: CheckpointStore, name: BranchName) -> CheckpointStore:
     """The checkpoints of a branch, whether there are any or not."""
-    return CheckpointStore(branch_area(main.objects, name))
+    return CheckpointStore(branch_area(main.objects, name), snapshots=main.snapshots)
 
 
 def replayed_until(main: CheckpointStore, record: BranchRecord) -> EpochNumber:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+from msgspec import structs
 
 from laminar_dagster.core.branch import BranchRecord, BranchSink, replayed_plan
 from laminar_dagster.core.errors import (
@@ -19,11 +22,14 @@ from laminar_dagster.core.errors import (
     TimelineChanged,
 )
 from laminar_dagster.core.ids import EpochNumber
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.runtime.branches.copying import copy_checkpoint
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.loop import EpochDone
 from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.references import copy_pins, pin_references
 from laminar_dagster.runtime.survey import newest_manifest, survey
 
 
@@ -93,10 +99,26 @@ class Replay:
         parent = newest_manifest(self.branch.checkpoints, standing)
         if parent and self.record.is_promoted_by(stored, parent.checkpoint_id):
             return None
-        plan = replayed_plan(stored, self.record, parent, self.branch.mint())
+        plan = self._pinned(replayed_plan(stored, self.record, parent, self.branch.mint()), parent)
         if self.branch.definition:
             self.branch.checkpoints.create_definition(self.branch.definition)
         # Another process may replay the branch too, and have planned the same.
         with contextlib.suppress(ObjectExists):
             self.branch.checkpoints.create_plan(plan)
         return epoch
+
+    def _pinned(self, plan: EpochPlan, parent: CheckpointManifest | None) -> EpochPlan:
+        """With the copies of tables that the pipeline's plan has pinned, in the branch's store.
+
+        A table that only the branch has, or declares otherwise, is copied now: nobody has before.
+        """
+        declared = {each.reference_id: each.declaration for each in self.branch.references}
+        shared = tuple(
+            pin for pin in plan.references if declared.get(pin.reference_id) == pin.declaration
+        )
+        copy_pins(self.main.objects, self.branch.checkpoints.objects, shared)
+        names = {pin.reference_id for pin in shared}
+        own = tuple(each for each in self.branch.references if each.reference_id not in names)
+        alone = dataclasses.replace(self.branch, references=own)
+        pins = (*shared, *pin_references(alone, plan.epoch, parent, plan.clock))
+        return structs.replace(plan, references=pins)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Final, TypeVar
 
 from laminar_dagster.core.errors import RecoveryTimeout
@@ -46,6 +48,30 @@ class Deadline:
         return left
 
 
+@contextmanager
+def beside(task: Callable[[], ResultT], deadline: Deadline) -> Iterator[Callable[[], ResultT]]:
+    """Do a task while something else is done; what comes back waits for its result.
+
+    That raises what the task raises, and ``RecoveryTimeout`` when it is not done in time.
+    """
+    pool = ThreadPoolExecutor(1, thread_name_prefix="recovery-beside")
+    future = pool.submit(task)
+
+    def result() -> ResultT:
+        while True:
+            try:
+                return future.result(timeout=deadline.remaining())
+            except TimeoutError:
+                if future.done():
+                    raise
+
+    try:
+        yield result
+    finally:
+        # As below: nobody waits for a read that hangs.
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
 def side_by_side(
     tasks: Iterable[Callable[[], ResultT]], deadline: Deadline, workers: int = WORKERS
 ) -> Iterator[ResultT]:
@@ -55,14 +81,20 @@ def side_by_side(
         RecoveryTimeout: They are not done in time. What has not begun is not begun any more.
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="recovery")
-    pending: set[Future[ResultT]] = set()
+    # A queue, since to wait for any of many futures looks at every one of them each time.
+    done: SimpleQueue[Future[ResultT]] = SimpleQueue()
     in_time = True
     try:
-        pending.update(pool.submit(task) for task in tasks)
+        pending = {pool.submit(task) for task in tasks}
+        for each in pending:
+            each.add_done_callback(done.put)
         while pending:
-            done, pending = wait(pending, deadline.remaining(), FIRST_COMPLETED)
-            for future in done:
-                yield future.result()
+            try:
+                future = done.get(timeout=deadline.remaining())
+            except Empty:
+                continue
+            pending.remove(future)
+            yield future.result()
     except RecoveryTimeout:
         in_time = False
         raise

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.document import checksum
@@ -37,6 +38,9 @@ from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.recovery.deadline import Deadline
 from laminar_dagster.runtime.recovery.documents import Documents, DocumentT, Seen
 from laminar_dagster.runtime.recovery.found import Discovery, EpochRecords
+
+# So many epochs are read at once on the way back.
+_STRIDE: Final = 4
 
 
 def discover(
@@ -108,6 +112,8 @@ class _Search:
         if pointer is None or ledgers.errors:
             # A sink that cannot be asked may know of more.
             return None
+        manifest = layout.manifest_key(pointer.checkpoint_id)
+        self._documents.read_ahead([*_keys([pointer.epoch, pointer.epoch.next()]), manifest])
         records = self._records(pointer.epoch, [pointer.checkpoint_id], [pointer.as_parent()])
         if not records.winner or not records.has_manifest or not _agrees(pointer, records.winner):
             return None
@@ -155,7 +161,8 @@ class _Search:
         pointer = latest.document
         epochs: dict[EpochNumber, EpochRecords] = {}
         above: EpochRecords | None = None
-        for epoch in _numbers(begun):
+        for place, epoch in enumerate(_numbers(begun)):
+            self._read_stride(place, epoch)
             witnesses = [pointer.as_parent()] if pointer else []
             ids = [each.checkpoint_id for each in listed[epoch]]
             if above and above.plan.document and above.plan.document.parent:
@@ -199,7 +206,10 @@ class _Search:
     def _add_history(self, epochs: dict[EpochNumber, EpochRecords]) -> None:
         """The checkpoints before the pointer's, back to the first that was collected."""
         oldest = epochs[min(epochs)]
+        place = 0
         while oldest.epoch > GENESIS.next() and oldest.winner:
+            self._read_stride(place, oldest.epoch.previous())
+            place += 1
             above = oldest
             plan = above.plan.document
             known = oldest.winner.previous_checkpoint_id
@@ -213,6 +223,12 @@ class _Search:
             epochs[oldest.epoch] = oldest
         for epoch in sorted(epochs):
             epochs[epoch] = epochs.pop(epoch)
+
+    def _read_stride(self, place: int, epoch: EpochNumber) -> None:
+        """Read a few epochs at once on the way back, at every few of its places."""
+        if place % _STRIDE == 0:
+            numbers = range(epoch, max(epoch - _STRIDE, GENESIS), -1)
+            self._documents.read_ahead(_keys(EpochNumber(each) for each in numbers))
 
     def _records(
         self,
@@ -308,6 +324,13 @@ def uncommitted_sinks(found: Discovery, manifest: CheckpointManifest) -> frozens
     if manifest.epoch <= found.confirmed:
         return frozenset()
     return missing_sinks(manifest, found.ledgers.found, found.ledgers.errors.keys())
+
+
+def _keys(epochs: Iterable[EpochNumber]) -> Iterator[str]:
+    """The documents of epochs whose names follow from their numbers."""
+    for epoch in epochs:
+        yield layout.plan_key(epoch)
+        yield layout.prepared_key(epoch)
 
 
 def _numbers(begun: set[EpochNumber]) -> Iterator[EpochNumber]:

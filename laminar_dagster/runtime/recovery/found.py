@@ -9,6 +9,7 @@ from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.prepared import LatestPointer, Prepared
+from laminar_dagster.core.recovery import FoundEpoch, Standing
 from laminar_dagster.runtime.ledgers import Ledgers
 from laminar_dagster.runtime.recovery.documents import Seen
 
@@ -34,6 +35,14 @@ class EpochRecords:
         if self.plan.document or not self.prepared.document:
             return self.plan.document
         return self.prepared.document.plan
+
+    @property
+    def documents(self) -> Iterator[Seen[EpochPlan] | Seen[Prepared] | Seen[CheckpointManifest]]:
+        """As they were found."""
+        yield self.plan
+        yield self.prepared
+        if self.manifest:
+            yield self.manifest
 
     @property
     def has_manifest(self) -> bool:
@@ -76,6 +85,27 @@ class Discovery:
     def tail(self) -> EpochRecords | None:
         """The epoch after the newest committed one, if it has begun."""
         return self.epochs.get(self.newest.next())
+
+    def standing(self) -> Standing | None:
+        """How far the pipeline is; None when the records that tell are damaged."""
+        pointer = self.latest.document
+        target = self.epochs.get(pointer.epoch) if pointer and self.is_pointer_right else None
+        if pointer is None or target is None or not target.has_manifest:
+            return None
+        after = [each for each in self.epochs.values() if each.epoch > pointer.epoch]
+        if any(seen.is_damaged for each in after for seen in each.documents):
+            return None
+        found = (
+            FoundEpoch(
+                each.epoch,
+                planned=True,
+                prepared=each.prepared.document,
+                manifest=each.manifest.document if each.manifest else None,
+            )
+            for each in after
+            if each.has_begun
+        )
+        return Standing(pointer.epoch, tuple(found), pointer)
 
     def is_kept(self, records: EpochRecords, wanted: EpochNumber) -> bool:
         """Whether an epoch's checkpoint should be there: it was not collected.

@@ -39,9 +39,8 @@ from laminar_dagster.core.recovery import (
     facts_of,
     other_files,
 )
-from laminar_dagster.runtime.ledgers import Ledgers
 from laminar_dagster.runtime.pipeline import Pipeline
-from laminar_dagster.runtime.recovery.deadline import Deadline
+from laminar_dagster.runtime.recovery.deadline import Deadline, beside
 from laminar_dagster.runtime.recovery.discovery import discover, uncommitted_sinks
 from laminar_dagster.runtime.recovery.finding import Finding, Remedy
 from laminar_dagster.runtime.recovery.found import Discovery
@@ -177,7 +176,7 @@ class RecoveryManager:
                 *remedy.left,
                 *(each.damage for each in remedy.repairs if each.damage.key in failed),
             ),
-            unfinished=tuple(self._unfinished(finding.found.ledgers)),
+            unfinished=tuple(self._unfinished(finding)),
             is_dry_run=dry_run,
         )
 
@@ -265,21 +264,26 @@ class RecoveryManager:
         chains = self._chains(target, operators)
         takers = _restorers(target, chains, case.make_restorer)
         others = self._other_files(found, target, operators)
-        # Step 3. Read and restore.
+        # Step 3. Read and restore; beside it, look at the documents. Who restores a few operators
+        # wants to look at them, and mends nothing else.
         case.reporter.begin(len(takers))
         case.reporter.enter(RecoveryPhase.DOWNLOADING_SNAPSHOTS)
         objects = self._pipeline.checkpoints.objects
         inspector = Inspector(objects, case.deadline, case.reporter)
-        restored = inspector.read(chains, takers, others)
-        case.reporter.enter(RecoveryPhase.RESTORING_STATE)
-        # Step 4. Seek.
-        case.reporter.enter(RecoveryPhase.SEEKING_SOURCES)
-        if target and target.epoch == found.newest:
-            self._seek(target)
+        wanted = target.epoch if target else GENESIS
+        mender = DocumentMender(self._pipeline, found, wanted, case.deadline)
+        decide = mender.decide if operators is None else DocumentRepairs
+        with beside(decide, case.deadline) as decided:
+            restored = inspector.read(chains, takers, others)
+            case.reporter.enter(RecoveryPhase.RESTORING_STATE)
+            # Step 4. Seek.
+            case.reporter.enter(RecoveryPhase.SEEKING_SOURCES)
+            if target and target.epoch == found.newest:
+                self._seek(target)
+            documents = decided()
         # Step 5. Decide.
         damaged = [each for chain in restored for each in chain.damaged]
         damaged += inspector.damaged(others)
-        wanted = target.epoch if target else GENESIS
         rebuilder = Rebuilder(
             self._pipeline,
             found,
@@ -287,10 +291,6 @@ class RecoveryManager:
             case.deadline,
             self._config.max_fallback_attempts,
         )
-        # Who restores a few operators wants to look at them, and mends nothing else.
-        documents = DocumentRepairs()
-        if operators is None:
-            documents = DocumentMender(self._pipeline, found, wanted, case.deadline).decide()
         remedy = Remedy(documents, rebuilder.decide(damaged, wanted))
         return Finding(found, target, takers, restored, inspector, rebuilder, remedy)
 
@@ -360,10 +360,12 @@ class RecoveryManager:
             for position in entry.positions:
                 source.check_seek(position)
 
-    def _unfinished(self, ledgers: Ledgers) -> Iterator[UnfinishedEpoch]:
+    def _unfinished(self, finding: Finding) -> Iterator[UnfinishedEpoch]:
         """What the next run finishes. In a dry run the store may be too damaged to tell."""
+        ledgers = finding.found.ledgers
+        standing = None if finding.remedy.is_needed else finding.found.standing()
         try:
-            standing = survey(self._pipeline.checkpoints)
+            standing = standing or survey(self._pipeline.checkpoints)
         except (IntegrityError, NoCheckpointAvailable):
             return
         for epoch in standing.unfinished:

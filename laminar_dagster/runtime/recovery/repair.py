@@ -2,7 +2,7 @@
 
 A manifest and the plan behind it are in the record of the winner, too, and that record follows from
 the two. Where sources stand, and whose folder it is, the manifest says as well. A plan of which
-nothing has come yet is nowhere else, and is made anew.
+nothing has come yet is nowhere else, and is made anew; also where a table it has pinned is lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.prepared import LatestPointer, Prepared
 from laminar_dagster.core.recovery import Damage, Repair, RepairKind
+from laminar_dagster.core.reference import ReferencePin
 from laminar_dagster.runtime import steps
+from laminar_dagster.runtime.checked_files import check_file
 from laminar_dagster.runtime.ledgers import Ledgers
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.recovery.deadline import Deadline
@@ -124,6 +126,8 @@ class DocumentMender:
         if records.epoch <= self._found.newest and records.manifest and records.manifest.problem:
             # Of an epoch after the newest, the manifest is the next step of the protocol.
             yield self._put(records.manifest, winner, winner, "from the record of the winner")
+        offset_keys = (layout.checkpoint_key(winner.checkpoint_id, e.path) for e in winner.sources)
+        self._documents.read_ahead([layout.attempt_key(winner.checkpoint_id), *offset_keys])
         attempt = self._documents.attempt(winner)
         if attempt.problem:
             yield self._put(attempt, attempt_of(winner), winner, "from the manifest")
@@ -132,6 +136,7 @@ class DocumentMender:
             if offsets.problem:
                 yield self._put(offsets, offsets_of(winner, entry), winner, "from the manifest")
         yield from self._plan(records, winner)
+        yield from self._copies(winner)
 
     def _plan(self, records: EpochRecords, winner: CheckpointManifest) -> Iterator[DocumentRepair]:
         """The plan of an epoch that has a winner: in the winner's record, or lost for good."""
@@ -164,6 +169,16 @@ class DocumentMender:
                 ),
                 lambda: self._documents.put(plan, self._new_plan(epoch)),
             )
+        elif plan.document and prepared.is_missing:
+            lost = tuple(self._lost_copies(plan.document.references))
+            if lost:
+                origin = "copied and planned again: nothing had come of it"
+
+                def plan_again() -> None:
+                    self._forget(lost)
+                    self._documents.put(plan, self._new_plan(epoch))
+
+                yield DocumentRepair(Repair(lost[0], RepairKind.MADE_ANEW, origin), plan_again)
         if prepared.is_damaged:
             assert prepared.problem is not None
             yield DocumentRepair(
@@ -174,6 +189,31 @@ class DocumentMender:
                 ),
                 lambda: self._documents.put(prepared, self._new_winner(epoch)),
             )
+
+    def _copies(self, winner: CheckpointManifest) -> Iterator[DocumentRepair]:
+        """The reference tables of the newest checkpoint: a plan that is to come may name them."""
+        if winner.epoch != self._found.newest:
+            return
+        lost = tuple(self._lost_copies(winner.references))
+        if lost:
+            origin = "removed: the next plan copies the table again"
+            yield DocumentRepair(
+                Repair(lost[0], RepairKind.MADE_ANEW, origin), partial(self._forget, lost)
+            )
+
+    def _lost_copies(self, pins: tuple[ReferencePin, ...]) -> Iterator[Damage]:
+        for pin in pins:
+            for file in pin.files:
+                self._deadline.remaining()
+                objects, key = self._pipeline.checkpoints.objects, pin.key_of(file)
+                try:
+                    check_file(objects, key, file.size_bytes, file.sha256, lambda _bytes: None)
+                except IntegrityError as problem:
+                    yield Damage(key, pin.epoch, problem)
+
+    def _forget(self, lost: tuple[Damage, ...]) -> None:
+        """So that a copy is missed at a glance, and made again."""
+        self._pipeline.checkpoints.objects.delete([each.key for each in lost])
 
     def _definition(self) -> Iterator[DocumentRepair]:
         """What stands behind the fingerprint of the newest checkpoint."""

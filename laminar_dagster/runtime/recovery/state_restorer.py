@@ -38,7 +38,7 @@ class ArrowState:
         self.operator_id = operator_id
         self._into = into
         self._rows: dict[PartitionId, int] = {}
-        self._schemas: dict[PartitionId, pa.Schema] = {}
+        self._schemas: dict[PartitionId, list[pa.Schema]] = {}
         self._kept: dict[PartitionId, list[pa.Table]] = {}
         # Most files of an operator have one schema, which need not be read more than once.
         self._own_schema: pa.Schema | None = None
@@ -47,7 +47,7 @@ class ArrowState:
         """See ``Restorable.restore``."""
         self._rows[partition] = 0
         self._kept[partition] = []
-        self._schemas.pop(partition, None)
+        self._schemas[partition] = []
         self._take(partition, data)
 
     def apply_delta(self, partition: PartitionId, data: bytes) -> None:
@@ -56,19 +56,20 @@ class ArrowState:
 
     def complete(self, partition: PartitionId) -> int | None:
         """See ``Restorable.complete``. Without a folder, a key of several files counts in each."""
-        tables, schema = self._kept.pop(partition, []), self._schemas.pop(partition, None)
+        tables, schemas = self._kept.pop(partition, []), self._schemas.pop(partition, [])
         rows = self._rows.pop(partition, 0)
-        if schema is None or (self._into is None and all(schema == each.schema for each in tables)):
+        if not schemas or (self._into is None and all(schemas[-1] == each for each in schemas)):
             return rows
         from laminar_dagster.spark.stored_shape import stored_shape
 
         try:
             # The newest file says what the rows look like; the older ones have to fit.
-            shape = stored_shape(schema)
-            parts = [shape.read(table) for table in tables]
+            shape = stored_shape(schemas[-1])
             if self._into is None:
+                for each in schemas:
+                    shape.read(each.empty_table())
                 return rows
-            merged = shape.merge(parts)
+            merged = shape.merge([shape.read(table) for table in tables])
         except ValueError as error:
             raise RestoreFailed(self.operator_id, partition, str(error)) from None
         from laminar_dagster.spark.arrow_files import file_bytes
@@ -95,10 +96,10 @@ class ArrowState:
             # Arrow's own errors are among them.
             reason = f"the bytes are no state of it: {error}"
             raise RestoreFailed(self.operator_id, partition, reason) from None
-        self._schemas[partition] = table.schema
+        self._schemas.setdefault(partition, []).append(table.schema)
         self._rows[partition] = self._rows.get(partition, 0) + table.num_rows
-        kept = table if self._into is not None else table.schema.empty_table()
-        self._kept.setdefault(partition, []).append(kept)
+        if self._into is not None:
+            self._kept.setdefault(partition, []).append(table)
 
 
 class OpaqueState:

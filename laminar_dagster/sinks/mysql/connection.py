@@ -31,6 +31,9 @@ _COLLATIONS: Final = """
 # locked as well, and sinks of one database would be in each other's way.
 _ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
 
+# The server gives up first, where it can, and then says why.
+_UNTIL_THE_SERVER_SPEAKS: Final = 30.0
+
 
 class ReadOnly(pymysql.err.OperationalError):
     """The server takes no writes."""
@@ -127,17 +130,18 @@ def prepare(session: Session, limits: Limits) -> Facts:
         "foreign_key_checks": 1,
         "unique_checks": 1,
         "sql_notes": 1,
-        "max_error_count": 64,
         "sql_safe_updates": 0,
         "sql_select_limit": 2**64 - 1,
     }
     if is_mariadb:
         settings |= {"max_statement_time": limits.statement, "check_constraint_checks": 1}
+        # MySQL keeps more, and lets nobody say how many who may not set everything.
+        settings |= {"max_error_count": 64}
     names = ", ".join(f"SESSION {name} = %s" for name in settings)
     session.run(f"SET {names}", [*settings.values()])
     session.run(_ISOLATION)
-    # The server gives up first, where it can, and then says why.
-    session.limit(max(limits.lock, limits.statement) + 30)
+    # MySQL has no limit for statements that write: there, this one ends them.
+    session.limit(max(limits.lock, limits.statement) + _UNTIL_THE_SERVER_SPEAKS)
     return Facts(
         is_mariadb=is_mariadb,
         takes_streams=bool(streams),

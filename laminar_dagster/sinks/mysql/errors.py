@@ -36,6 +36,8 @@ _HELP: Final = {
     1451: "the rows that refer to it must go first",
     1452: "the row it refers to must be there first",
     1526: "make a partition for it",
+    # What a server with GTIDs says of rows that could not be rolled back.
+    1785: "the table must have transactions; ALTER TABLE … ENGINE = InnoDB",
     3819: "change the view, or the constraint",
     4025: "change the view, or the constraint",
 }

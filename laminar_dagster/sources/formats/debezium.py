@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from laminar_dagster.sources.changes.columns import OP, WEIGHT
 from laminar_dagster.sources.decoded import BadRecord
 from laminar_dagster.sources.formats.columns import BadRows
 from laminar_dagster.sources.formats.debezium_types import (
@@ -37,8 +38,6 @@ from laminar_dagster.sources.formats.debezium_types import (
 )
 from laminar_dagster.sources.formats.ndjson import JsonDecoder, screen
 from laminar_dagster.sources.formats.records import Offsets, Outcome, Records
-
-WEIGHT: Final = "_weight"
 
 _OPS: Final = ("c", "r", "u", "d", "t", "m")
 _C, _R, _U, _D, _T, _M = range(len(_OPS))
@@ -56,7 +55,7 @@ class DebeziumDecoder:
     """Decodes lines into rows with a weight.
 
     Attributes:
-        schema: The declared columns, and ``_weight``.
+        schema: The declared columns, ``_op`` if it is wanted, and ``_weight``.
         time_unit: Of timestamps that are numbers, where the message does not tell.
         decimal_mode: What text in a decimal column is, where the message does not tell.
         requires_before: Whether an update without ``before`` is bad.
@@ -73,7 +72,7 @@ class DebeziumDecoder:
 
     def __post_init__(self) -> None:
         """Find the columns whose values come as text or as numbers."""
-        self._columns = [each for each in self.schema if each.name != WEIGHT]
+        self._columns = [each for each in self.schema if each.name not in (OP, WEIGHT)]
         self._flexible = [each.name for each in self._columns if is_flexible(each.type)]
 
     def decode(self, records: Records) -> Outcome:
@@ -189,18 +188,27 @@ class DebeziumDecoder:
         is_good[list(reasons)] = False
         chosen = np.argsort(order)
         chosen = chosen[is_good[order[chosen] // 2]]
-        rows = self._rows([*map(pa.concat_arrays, zip(*columns, strict=True))], order, chosen)
+        whole = [*map(pa.concat_arrays, zip(*columns, strict=True))]
+        rows = self._rows(whole, op, order, chosen)
         bad = [records.bad(place, reason) for place, reason in reasons.items()]
         positions = records.positions[order[chosen] // 2]
         return Outcome(rows, positions, bad, skipped=int(is_skipped.sum()))
 
-    def _rows(self, columns: list[pa.Array], order: Offsets, chosen: Offsets) -> pa.RecordBatch:
+    def _rows(
+        self,
+        columns: list[pa.Array],
+        op: npt.NDArray[np.int64],
+        order: Offsets,
+        chosen: Offsets,
+    ) -> pa.RecordBatch:
         indices = pa.array(chosen)
         found = {
             each.name: column.take(indices)
             for each, column in zip(self._columns, columns, strict=True)
         }
         found[WEIGHT] = pa.array(order[chosen] % 2 * 2 - 1)
+        if OP in self.schema.names:
+            found[OP] = pa.array(_OPS).take(pa.array(op[order[chosen] // 2]))
         return pa.RecordBatch.from_arrays(
             [found[each.name].cast(each.type) for each in self.schema], schema=self.schema
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,12 +20,22 @@ import pyarrow.json
 
 from laminar_dagster.sources.decoded import BadRecord
 from laminar_dagster.sources.formats.columns import BadRows, Unfit, convert, holds, wire_type
-from laminar_dagster.sources.formats.records import Outcome, Records, decode_records
+from laminar_dagster.sources.formats.json_columns import Flags, JsonColumns
+from laminar_dagster.sources.formats.records import (
+    Offsets,
+    Outcome,
+    Records,
+    decode_records,
+    merged,
+    settle,
+)
 from laminar_dagster.sources.formats.text import not_utf8
 
 _WHITE: Final = b" \t\r\n"
 # Up to so many lines of which some are bad are looked at one by one.
 _LINE_BY_LINE: Final = 256
+# After a batch that was mostly not plain, so many are not looked at before they are parsed.
+_PASSED_BATCHES: Final = 15
 
 
 @dataclass
@@ -37,6 +48,8 @@ class JsonDecoder:
     _lenient: pa.Schema = field(init=False)
     _maps: tuple[str, ...] = field(init=False)
     _kinds: dict[str, pa.DataType] = field(init=False)
+    _columns: JsonColumns | None = field(init=False)
+    _batches_to_pass: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         """Work out the wire types once."""
@@ -44,9 +57,47 @@ class JsonDecoder:
         self._lenient = _wire(self.schema, times_as_text=True)
         self._kinds = {each.name: each.type for each in self.schema}
         self._maps = tuple(each.name for each in self.schema if holds(each.type, pa.types.is_map))
+        self._columns = JsonColumns.of(self.schema)
 
     def decode(self, records: Records) -> Outcome:
         """All of the records, which are lines."""
+        return self.decode_with(
+            records, lambda places: self.decode_thoroughly(records.only(places))
+        )
+
+    def decode_with(self, records: Records, otherwise: Callable[[Offsets], Outcome]) -> Outcome:
+        """All of the records, which need not be lines, with the compiled library if there is one.
+
+        Args:
+            records: What to decode.
+            otherwise: Decodes those at some places thoroughly.
+        """
+        found = self._first_look(records)
+        if found is None:
+            return otherwise(np.arange(len(records)))
+        rows, unsure = found
+        if not unsure.any():
+            return settle(records, rows, {}, [], self.schema)
+        sure = np.flatnonzero(~unsure)
+        return merged(
+            settle(records.only(sure), rows.take(pa.array(sure)), {}, [], self.schema),
+            otherwise(np.flatnonzero(unsure)),
+        )
+
+    def _first_look(self, records: Records) -> tuple[pa.RecordBatch, Flags] | None:
+        if self._columns is None or not len(records):
+            return None
+        if self._batches_to_pass:
+            self._batches_to_pass -= 1
+            return None
+        found = self._columns.read(records)
+        if found is None:
+            # Records of one stream are alike: a look at each batch would be as much in vain.
+            self._batches_to_pass = _PASSED_BATCHES
+        return found
+
+    def decode_thoroughly(self, records: Records) -> Outcome:
+        """All of the records, which are lines, with the parser that has the last word."""
         records, bad = screen(records)
         return decode_records(records, bad, self.schema, self._decode)
 

@@ -44,6 +44,17 @@ class Records:
         """One record; of a line, its newline included."""
         return self.data[int(self.starts[place]) : int(self.ends[place])]
 
+    def only(self, places: Offsets) -> Records:
+        """Some of them, named in order."""
+        if len(places) == len(self):
+            return self
+        return replace(
+            self,
+            starts=self.starts[places],
+            ends=self.ends[places],
+            positions=self.positions[places],
+        )
+
     def without(self, places: Offsets) -> Records:
         """All but some."""
         return replace(
@@ -154,6 +165,17 @@ def settle(
         rows, positions = rows.filter(pa.array(keep)), positions[keep]
     # Only now nothing is null where it must not be.
     return Outcome(pa.RecordBatch.from_arrays(rows.columns, schema=schema), positions, bad)
+
+
+def merged(some: Outcome, others: Outcome) -> Outcome:
+    """The outcome of records of which each is in one of two, put in order; of one row at most."""
+    positions = np.concatenate([some.positions, others.positions])
+    order = np.argsort(positions)
+    return Outcome(
+        rows=pa.concat_batches([some.rows, others.rows]).take(pa.array(order)),
+        positions=positions[order],
+        bad=sorted([*some.bad, *others.bad], key=lambda each: each.position),
+    )
 
 
 def _concat(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.ports import ReadingCost
+from laminar_dagster.sources.changes.columns import declared
 from laminar_dagster.sources.decoded import BadRecord, PlacedChunk, chunk_of
 from laminar_dagster.sources.formats.records import Offsets, Outcome
 from laminar_dagster.sources.kafka import metadata
@@ -65,7 +66,7 @@ class MessageDecoder:
         values = [
             each for each in schema if each.name not in keys and each.name not in metadata.NAMES
         ]
-        if all(each.name == metadata.WEIGHT for each in values):
+        if not declared(pa.schema(values)):
             where = f"source `{source_id}`"
             raise InvalidConfig(where, "no column is left for the value", "all are of the key")
         registry = registry or registry_of(options)

@@ -1,4 +1,4 @@
-"""What it takes to fetch the messages of a partition, and the choice between the two ways."""
+"""What it takes to fetch the messages of a partition, and the choice between the ways."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from typing import Literal, Protocol
 
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.sources.kafka import librdkafka
+from laminar_dagster.sources.kafka.compiled_gather import Calls, CompiledGather
 from laminar_dagster.sources.kafka.fast_fetcher import FastFetcher
+from laminar_dagster.sources.kafka.gathering import Gather
 from laminar_dagster.sources.kafka.messages import MessageBatch, Wanted
+from laminar_dagster.sources.kafka.numpy_gather import NumpyGather
 from laminar_dagster.sources.kafka.portable_fetcher import PortableFetcher
+from laminar_dagster.sources.native.library import NotBuilt, native, why_not
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +77,7 @@ def choose_fetcher(
         preference: ``auto`` is fast where that works and has what is wanted, and portable
             otherwise.
         settings: Of librdkafka; what a reader depends on is set over them.
-        wanted: What of each message. Timestamps and headers are read by the portable one alone.
+        wanted: What of each message.
         source_id: For errors.
 
     Raises:
@@ -81,27 +85,50 @@ def choose_fetcher(
     """
     if preference == "portable":
         return PortableFetcher(settings, wanted, source_id)
-    reason = _why_not_fast(wanted)
-    if reason is None:
-        return FastFetcher(settings, wanted, source_id)
+    try:
+        return FastFetcher(settings, wanted, source_id, _gather(wanted))
+    except librdkafka.NotUsable as error:
+        reason = str(error)
     if preference == "fast":
         raise InvalidConfig(
             f"source {source_id}", f"the fast fetcher cannot be used: {reason}", "use `auto`"
         )
-    _tell_once(reason)
+    _tell_once(f"Kafka is read by the portable fetcher: {reason}")
     return PortableFetcher(settings, wanted, source_id)
 
 
-def _why_not_fast(wanted: Wanted) -> str | None:
-    if wanted.timestamps or wanted.headers:
-        return "timestamps and headers take the portable one"
+def way_to_fetch(preference: Preference, wanted: Wanted) -> str:
+    """Which fetcher is chosen in a process like this one, and what it does without, in words."""
+    if preference == "portable":
+        return "portable"
     try:
-        librdkafka.library()
+        gather = _gather(wanted)
     except librdkafka.NotUsable as error:
-        return str(error)
-    return None
+        return f"portable: {error}"
+    if isinstance(gather, CompiledGather):
+        return "fast, compiled"
+    return f"fast, without the compiled library: {why_not()}"
+
+
+def _gather(wanted: Wanted) -> Gather:
+    """The quickest gather that can be had here.
+
+    Raises:
+        NotUsable: There is none for what is wanted.
+    """
+    library = librdkafka.library()
+    try:
+        return CompiledGather(native(), Calls.of(library))
+    except NotBuilt as error:
+        reason = str(error)
+    if wanted.timestamps or wanted.headers:
+        raise librdkafka.NotUsable(
+            f"timestamps and headers take the compiled library, and {reason}"
+        )
+    _tell_once(f"Kafka is read without the compiled library: {reason}")
+    return NumpyGather(library)
 
 
 @functools.cache
-def _tell_once(reason: str) -> None:
-    _log.info("Kafka is read by the portable fetcher: %s", reason)
+def _tell_once(line: str) -> None:
+    _log.info("%s", line)

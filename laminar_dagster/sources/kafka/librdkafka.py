@@ -97,6 +97,9 @@ _SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "consume_batch_queue": (ctypes.c_ssize_t, _address, _int, _address, _size),
     "message_errstr": (_text, _address),
     "message_destroy": (None, _address),
+    "message_timestamp": (ctypes.c_int64, _address, _address),
+    "message_headers": (_int, _address, _address),
+    "header_get_all": (_int, _address, _size, _address, _address, _address),
     "topic_new": (_address, _address, _text, _address),
     "topic_destroy": (None, _address),
     "produce": (
@@ -173,6 +176,10 @@ class Library:
         """
         deque(map(self._destroy, messages), maxlen=0)
 
+    def address(self, name: str) -> int:
+        """Where a function lies, for those that call it themselves."""
+        return int(ctypes.cast(self.call[name], _address).value or 0)  # type: ignore[arg-type]
+
     def new_client(self, kind: int, settings: Mapping[str, str], events: int) -> int:
         """A producer or consumer, and no callback in it.
 
@@ -218,6 +225,12 @@ def read_messages(messages: Addresses) -> MessageFields:
         keys=words[first + _KEY].view(np.uint64),
         key_bytes=words[first + _KEY_BYTES],
     )
+
+
+def error_of(message: int) -> tuple[int, int]:
+    """The code of the error that a message stands for, 0 if for none, and its offset."""
+    words = memory(message, _MESSAGE_BYTES)
+    return int(words[_ERROR].astype(np.int32)), int(words[_OFFSET])
 
 
 def memory(address: int, size: int) -> Numbers:

@@ -10,7 +10,5 @@ OFFSET: Final = "_offset"
 TIMESTAMP: Final = "_timestamp"
 KEY: Final = "_key"
 HEADERS: Final = "_headers"
-# Of a stream of changes: 1 for a row that came, -1 for one that is taken back.
-WEIGHT: Final = "_weight"
 
 NAMES: Final = (TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY, HEADERS)

@@ -51,6 +51,8 @@ class Polling:
 
 
 DEFAULT_POLLING: Final = Polling()
+# To ask for before anything is known of their size.
+_FIRST_MESSAGES: Final = 16
 
 
 class ChunkCutter:
@@ -59,7 +61,16 @@ class ChunkCutter:
     def __init__(self, limits: ChunkLimits) -> None:
         """Begin with an empty chunk."""
         self._limits = limits
+        self._fitting = _FIRST_MESSAGES
         self._begin()
+
+    @property
+    def fitting(self) -> int:
+        """How many messages are about a chunk by their bytes, going by the last ones.
+
+        Who asks for more has them in memory before they can be cut.
+        """
+        return self._fitting
 
     @property
     def room(self) -> int:
@@ -74,6 +85,8 @@ class ChunkCutter:
         """
         self._seconds += batch.fetch_seconds
         ends = batch.ends()
+        if len(batch):
+            self._fitting = max(1, self._limits.size_bytes * len(batch) // max(1, int(ends[-1])))
         low, low_bytes = 0, 0
         while low < len(batch):
             left = self._limits.size_bytes - self._bytes
@@ -144,7 +157,7 @@ def fetch_range(
         while position < wanted.end:
             if stopped():
                 return
-            most = min(polling.records, cutter.room, wanted.end - position)
+            most = min(polling.records, cutter.room, cutter.fitting, wanted.end - position)
             batch = fetcher.fetch(most, polling.seconds)
             _require_order(batch.offsets, position, wanted, source_id)
             inside = int(np.searchsorted(batch.offsets, wanted.end))

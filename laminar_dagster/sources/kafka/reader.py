@@ -43,16 +43,12 @@ class KafkaSplitReader:
         """
         wanted = _partition_range(self.source_id, split)
         options = self.options
-        columns = options.include_metadata
-        needs = Wanted(
-            keys=columns or bool(options.key_columns), timestamps=columns, headers=columns
-        )
         settings = {
             **self.settings,
             "group.id": options.group_id,
             "partition.assignment.strategy": options.partition_assignment_strategy,
         }
-        fetcher = choose_fetcher(options.reader, settings, needs, self.source_id)
+        fetcher = choose_fetcher(options.reader, settings, wanted_by(options), self.source_id)
         decoder = MessageDecoder(self.schema, options, self.source_id)
         polling = Polling(
             options.max_poll_records,
@@ -67,6 +63,12 @@ class KafkaSplitReader:
         ) as batches:
             for batch in batches:
                 yield decoder.decode(wanted.topic, wanted.partition, batch)
+
+
+def wanted_by(options: KafkaOptions) -> Wanted:
+    """What a source needs of each message."""
+    columns = options.include_metadata
+    return Wanted(keys=columns or bool(options.key_columns), timestamps=columns, headers=columns)
 
 
 def _partition_range(source_id: str, part: SourceRange) -> PartitionRange:

@@ -51,10 +51,11 @@ from laminar_dagster.core.ports import Admission, GroupOffsets
 from laminar_dagster.sources.formats.arrow_types import arrow_schema
 from laminar_dagster.sources.kafka.admission import Waiting, admit
 from laminar_dagster.sources.kafka.decoding import MessageDecoder
+from laminar_dagster.sources.kafka.fetching import way_to_fetch
 from laminar_dagster.sources.kafka.health import PartitionLag, report
 from laminar_dagster.sources.kafka.message_sizes import mean_sizes
 from laminar_dagster.sources.kafka.options import KafkaOptions, read_options, require_columns
-from laminar_dagster.sources.kafka.reader import KafkaSplitReader
+from laminar_dagster.sources.kafka.reader import KafkaSplitReader, wanted_by
 from laminar_dagster.sources.kafka.schema_check import schema_problem
 from laminar_dagster.sources.kafka.topics import Look, Topics
 
@@ -240,6 +241,7 @@ class KafkaSource:
         details = {
             "group_id": options.group_id,
             "topics": ", ".join(sorted(options.topics)) or options.topic_pattern or "",
+            "reader": way_to_fetch(options.reader, wanted_by(options)),
         }
         try:
             known = self._offsets(positions)

@@ -8,6 +8,7 @@ from typing import Final
 
 from laminar_dagster.config.connectors import SourceTraits
 from laminar_dagster.config.model import Column
+from laminar_dagster.sources.changes.traits import CHANGE, HIDDEN
 from laminar_dagster.sources.kafka import metadata
 from laminar_dagster.sources.option_values import milliseconds
 
@@ -19,7 +20,6 @@ METADATA: Final = (
     Column(metadata.KEY, "binary"),
     Column(metadata.HEADERS, "array<struct<key:string,value:binary>>"),
 )
-WEIGHTS: Final = (Column(metadata.WEIGHT, "tinyint"),)
 
 _DEFAULT_DELAY: Final = timedelta(seconds=5)
 _DELAY: Final = "watermark.max.out.of.orderness.ms"
@@ -32,7 +32,7 @@ def kafka_traits(options: Mapping[str, str]) -> SourceTraits:
         columns += METADATA
     is_changelog = options.get("format") == "debezium-json"
     if is_changelog:
-        columns += WEIGHTS
+        columns += CHANGE
     delay, given = _DEFAULT_DELAY, ""
     if _DELAY in options:
         try:
@@ -42,6 +42,7 @@ def kafka_traits(options: Mapping[str, str]) -> SourceTraits:
     whole = not is_changelog or options.get("debezium.before") == "required"
     return SourceTraits(
         columns=columns,
+        hidden=HIDDEN if is_changelog else frozenset(),
         delay_micros=delay // timedelta(microseconds=1),
         delay_option=given,
         lacks_retractions="" if whole else "'debezium.before' = 'required'",

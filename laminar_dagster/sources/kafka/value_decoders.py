@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -160,10 +160,18 @@ class JsonValues:
         schema_ids: frozenset[int] = frozenset()
         if self.may_have_prefix:
             values, schema_ids = without_prefix(values)
-        records, broken = folded(as_lines(values, positions))
-        bad = [records.bad(place, "a newline inside a string") for place in broken.tolist()]
-        found = self.decoder.decode(records.without(broken) if bad else records)
-        return replace(found, bad=_in_order(found.bad, bad), schema_ids=schema_ids)
+        decoder = self.decoder
+        if isinstance(decoder, JsonDecoder):
+            thoroughly = decoder.decode_thoroughly
+            found = decoder.decode_with(
+                as_records(values, positions),
+                lambda places: _decode_lines(
+                    thoroughly, values.take(pa.array(places)), positions[places]
+                ),
+            )
+        else:
+            found = _decode_lines(decoder.decode, values, positions)
+        return replace(found, schema_ids=schema_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +220,16 @@ def without_prefix(values: pa.BinaryArray) -> tuple[pa.BinaryArray, frozenset[in
     if not has_prefix.all():
         shorter = pc.if_else(pa.array(has_prefix), shorter, values)
     return shorter, frozenset(np.unique(ids).tolist())
+
+
+def _decode_lines(
+    decode: Callable[[Records], Outcome], values: pa.BinaryArray, positions: Offsets
+) -> Outcome:
+    """Values of JSON by what decodes lines."""
+    records, broken = folded(as_lines(values, positions))
+    bad = [records.bad(place, "a newline inside a string") for place in broken.tolist()]
+    found = decode(records.without(broken) if bad else records)
+    return replace(found, bad=_in_order(found.bad, bad))
 
 
 def _in_order(some: list[BadRecord], others: list[BadRecord]) -> list[BadRecord]:

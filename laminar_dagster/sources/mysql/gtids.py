@@ -41,23 +41,26 @@ class MariadbGtids:
 
 
 class MysqlGtids:
-    """Intervals of numbers by server: ``uuid:1-5:7,uuid:1-3``."""
+    """Intervals of numbers by server, and by tag: ``uuid:1-5:7,uuid:1-3:tag:1-2``."""
 
     def __init__(self, text: str) -> None:
         """Read what the server calls ``gtid_executed``."""
         self._intervals: dict[str, list[tuple[int, int]]] = {}
         for each in filter(None, (part.strip() for part in text.split(","))):
-            server, *parts = each.split(":")
+            server, *parts = each.lower().split(":")
+            owner = server
             for part in parts:
+                if not part[0].isdigit():
+                    # What follows is of a tag; those of none come first.
+                    owner = f"{server}:{part}"
+                    continue
                 first, _, last = part.partition("-")
-                self._intervals.setdefault(server.lower(), []).append(
-                    (int(first), int(last or first))
-                )
+                self._intervals.setdefault(owner, []).append((int(first), int(last or first)))
 
     def add(self, gtid: str) -> None:
         """One more, most often the next of its server."""
-        server, _, number = gtid.partition(":")
-        found, value = self._intervals.setdefault(server.lower(), []), int(number)
+        owner, _, number = gtid.lower().rpartition(":")
+        found, value = self._intervals.setdefault(owner, []), int(number)
         if found and found[-1][1] == value - 1:
             found[-1] = (found[-1][0], value)
             return
@@ -67,15 +70,16 @@ class MysqlGtids:
                 joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
             else:
                 joined.append((first, last))
-        self._intervals[server.lower()] = joined
+        self._intervals[owner] = joined
 
     def __str__(self) -> str:
-        """By server."""
-        shown = []
-        for server in sorted(self._intervals):
-            parts = [f"{a}-{b}" if a < b else str(a) for a, b in self._intervals[server]]
-            shown.append(":".join([server, *parts]))
-        return ",".join(shown)
+        """By server, and those of a server by tag."""
+        shown: dict[str, list[str]] = {}
+        for owner in sorted(self._intervals):
+            server, _, tag = owner.partition(":")
+            parts = [f"{a}-{b}" if a < b else str(a) for a, b in self._intervals[owner]]
+            shown.setdefault(server, [server]).extend([tag, *parts] if tag else parts)
+        return ",".join(":".join(each) for each in shown.values())
 
 
 def gtids_of(text: str | None, *, is_mariadb: bool) -> GtidSet | None:
@@ -94,3 +98,36 @@ def mariadb_gtid(body: bytes, server_id: int) -> str:
 def mysql_gtid(body: bytes) -> str:
     """The id of a transaction, from the event that begins it."""
     return f"{uuid.UUID(bytes=body[1:17])}:{int.from_bytes(body[17:25], 'little')}"
+
+
+def mysql_tagged_gtid(body: bytes) -> str:
+    """The same, from the event of a transaction that has a tag.
+
+    It is a list of fields, each after its number: flags, the server's uuid, the number, the tag.
+    """
+    numbers = _Numbers(body)
+    # Version, size, the last field that must be known; then the flags.
+    numbers.take(5)
+    _, *server = numbers.take(17)
+    _, doubled, _, length = numbers.take(4)
+    tag = body[numbers.at : numbers.at + length].decode("ascii")
+    # The number has a sign.
+    return f"{uuid.UUID(bytes=bytes(server))}:{tag}:{doubled >> 1}"
+
+
+class _Numbers:
+    """Whole numbers, each as many bytes longer than one as its first byte ends with ones."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.at = 0
+
+    def take(self, count: int) -> list[int]:
+        found = []
+        for _ in range(count):
+            first = self._data[self.at]
+            size = 1 + (~first & (first + 1)).bit_length() - 1
+            value = int.from_bytes(self._data[self.at : self.at + size], "little")
+            found.append(value >> size)
+            self.at += size
+        return found

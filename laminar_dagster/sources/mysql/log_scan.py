@@ -20,7 +20,7 @@ from laminar_dagster.sources.changes.options import OnTruncate
 from laminar_dagster.sources.mysql.change_rows import ChangeDecoder
 from laminar_dagster.sources.mysql.column_types import MysqlType
 from laminar_dagster.sources.mysql.events import ROWS, UNREADABLE, DamagedLog, Event, Kind
-from laminar_dagster.sources.mysql.gtids import GtidSet, mariadb_gtid, mysql_gtid
+from laminar_dagster.sources.mysql.gtids import GtidSet, mariadb_gtid, mysql_gtid, mysql_tagged_gtid
 from laminar_dagster.sources.mysql.logged_tables import LoggedTables
 from laminar_dagster.sources.mysql.row_walk import RowsEvent, count_changes, rows_begin
 from laminar_dagster.sources.mysql.statements import Effect, effect_of, statement_in
@@ -164,13 +164,16 @@ class LogScanner:
                 is_open = not event.body[12] & _STANDALONE
             elif kind == Kind.GTID:
                 current.gtid = mysql_gtid(event.body)
+            elif kind == Kind.TAGGED_GTID:
+                current.gtid = mysql_tagged_gtid(event.body)
             elif kind == Kind.QUERY:
                 effect = self._query(event, current)
                 is_open = is_open or effect is Effect.BEGIN
                 is_end = effect in (Effect.COMMIT, Effect.ROLLBACK) or not is_open
             elif kind == Kind.XA_PREPARE:
                 is_end = True
-                if current.changes:
+                # Committed in one phase, it is like any other.
+                if current.changes and not event.body[0]:
                     self._refuse(event, current, "a prepared transaction (XA), which may be undone")
             elif kind in UNREADABLE:
                 self._refuse(event, current, f"the log holds {UNREADABLE[Kind(kind)]}")

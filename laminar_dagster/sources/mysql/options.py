@@ -11,7 +11,6 @@ from typing import Any, Final
 from laminar_dagster.clients.mysql.options import SERVER_OPTIONS, server_of
 from laminar_dagster.clients.mysql.server import Server
 from laminar_dagster.config.connectors import SourceTraits
-from laminar_dagster.sources.changes.columns import change_traits
 from laminar_dagster.sources.changes.options import (
     DEFAULT_FILE_BYTES,
     DEFAULT_IDLE,
@@ -23,6 +22,7 @@ from laminar_dagster.sources.changes.options import (
     own_defaults,
 )
 from laminar_dagster.sources.changes.server_options import ServerOptions
+from laminar_dagster.sources.changes.traits import change_traits
 from laminar_dagster.sources.mysql.statements import TableName
 from laminar_dagster.sources.option_values import Known, Mistakes, read_values, size
 

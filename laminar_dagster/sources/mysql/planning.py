@@ -12,9 +12,10 @@ from laminar_dagster.core.offsets import (
     SourcePosition,
     SourceRange,
 )
-from laminar_dagster.core.plan import Quiet, SourcePlan
+from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.core.ports import Admission, SnapshotKeeper
 from laminar_dagster.core.snapshot import FIRST_SNAPSHOT, SourceSnapshot
+from laminar_dagster.sources.changes.planned import admitted_rows, planned
 from laminar_dagster.sources.mysql.captured_tables import CapturedTables
 from laminar_dagster.sources.mysql.catalogue import Facts, look_up, require_ready
 from laminar_dagster.sources.mysql.events import DamagedLog
@@ -55,19 +56,14 @@ class Planner:
             else:
                 scanner = self._tables.scanner(session, facts)
                 end, identity = self._changes(scanner, facts, begin, pinned, limits)
-        part = SourceRange(start=begin, end=end)
-        quiet = _quiet(previous, part, clock)
-        timeout = self._tables.options.idle_timeout
-        idle = [
-            each.position for each in quiet if timeout is not None and clock - each.since >= timeout
-        ]
-        return SourcePlan(
-            source_id=self._tables.source_id,
-            identity=identity,
-            ranges=(part,),
-            idle=tuple(idle),
-            gaps=gaps,
-            quiet=quiet,
+        return planned(
+            self._tables.source_id,
+            identity,
+            SourceRange(start=begin, end=end),
+            gaps,
+            previous,
+            clock,
+            self._tables.options.idle_timeout,
         )
 
     def _waiting(self, facts: Facts, files: LogFiles) -> SourcePlan:
@@ -122,13 +118,7 @@ class Planner:
     def _rows_of_snapshot(self, begin: MysqlPosition, limits: Admission) -> MysqlPosition:
         assert begin.snapshot is not None, "the caller has looked"
         snapshot = self._keeper.find(begin.snapshot.number)
-        left = snapshot.rows - begin.snapshot.rows
-        if limits.max_records is not None:
-            left = min(left, max(1, limits.max_records))
-        if limits.max_bytes is not None:
-            mean = max(1, snapshot.size_bytes // max(1, snapshot.rows))
-            left = min(left, max(1, limits.max_bytes // mean))
-        reached = begin.snapshot.rows + left
+        reached = admitted_rows(snapshot, begin.snapshot.rows, limits)
         if reached >= snapshot.rows:
             return position_of(self._tables.source_id, snapshot.position)
         return within(begin, snapshot.number, reached)
@@ -190,11 +180,3 @@ def require_same_log(
         found = None
     if found != mark:
         raise SourceReplaced(server.source_id, shown, "another log: it was reset or restored")
-
-
-def _quiet(previous: SourcePlan | None, part: SourceRange, clock: datetime) -> tuple[Quiet, ...]:
-    """Since when nothing has come."""
-    if not part.is_empty:
-        return ()
-    since = previous.quiet[0].since if previous and previous.quiet else clock
-    return (Quiet(position=part.start, since=since),)

@@ -32,7 +32,7 @@ from laminar_dagster.core.offsets import MysqlIdentity, SourcePosition, SourceRa
 from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.core.ports import Admission, SnapshotKeeper
 from laminar_dagster.core.snapshot import FIRST_SNAPSHOT
-from laminar_dagster.sources.formats.arrow_types import arrow_schema
+from laminar_dagster.sources.changes.planned import schema_of
 from laminar_dagster.sources.mysql.captured_tables import CapturedTables
 from laminar_dagster.sources.mysql.catalogue import look_up, require_ready
 from laminar_dagster.sources.mysql.events import DamagedLog
@@ -84,13 +84,8 @@ class MysqlCdcSource:
         Raises:
             InvalidConfig: Lists every mistake in its options, or names a column that cannot be.
         """
-        where = str(table.place)
-        options = read_options(table.options, defaults, where, project)
-        try:
-            schema = arrow_schema(table.columns)
-        except ValueError as error:
-            raise InvalidConfig(where, f"source {table.source_id}: {error}") from None
-        return cls(table.source_id, schema, options, keeper)
+        options = read_options(table.options, defaults, str(table.place), project)
+        return cls(table.source_id, schema_of(table), options, keeper)
 
     @property
     def source_id(self) -> SourceId:

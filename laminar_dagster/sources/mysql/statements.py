@@ -81,6 +81,8 @@ def effect_of(
     if first in ("SAVEPOINT", "RELEASE") or text.upper().startswith("ROLLBACK TO"):
         return Effect.WITHIN, None
     words = [word.upper() for word, is_name in tokens if not is_name]
+    if first == "XA":
+        return _XA.get(words[1], Effect.NONE) if words[1:] else Effect.NONE, None
     if first == "DROP" and words[1:2] and words[1] in ("DATABASE", "SCHEMA"):
         dropped = {word for word, _ in tokens[2:]}
         gone = next((each for each in tables if each[0] in dropped), None)
@@ -158,3 +160,5 @@ _FRAMES: Final = {
     "COMMIT": Effect.COMMIT,
     "ROLLBACK": Effect.ROLLBACK,
 }
+# MySQL's frame of a transaction that is prepared; the event that prepares it is its end.
+_XA: Final = {"START": Effect.BEGIN, "BEGIN": Effect.BEGIN, "END": Effect.WITHIN}

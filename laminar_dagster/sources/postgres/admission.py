@@ -1,4 +1,4 @@
-"""How much an epoch takes: rows of the snapshot, or whole transactions."""
+"""How much an epoch takes of the stream: whole transactions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Final
 
 from laminar_dagster.clients.postgres.server import Connection
 from laminar_dagster.core.ports import Admission
-from laminar_dagster.core.snapshot import SourceSnapshot
 from laminar_dagster.sources.postgres.database import Database, Transaction
 
 # What is looked at beyond the limit, since messages that are no changes count too.
@@ -15,17 +14,6 @@ _MORE: Final = 1000
 # Where there is a limit of bytes alone, so many changes are looked at to begin with.
 _FEW: Final = 10_000
 _ALL: Final = 2**31 - 1
-
-
-def admitted_rows(snapshot: SourceSnapshot, start: int, limits: Admission) -> int:
-    """Up to which row of a snapshot an epoch reads; by bytes as large as its files on average."""
-    left = snapshot.rows - start
-    if limits.max_records is not None:
-        left = min(left, limits.max_records)
-    if limits.max_bytes is not None and snapshot.rows:
-        mean = max(1, snapshot.size_bytes // snapshot.rows)
-        left = min(left, max(1, limits.max_bytes // mean))
-    return start + left
 
 
 def admitted_transactions(

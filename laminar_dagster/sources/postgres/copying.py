@@ -123,7 +123,7 @@ class TableCopier:
 
     def _keep(self, piece: Piece, data: bytes) -> SnapshotFile:
         names = [*self._columns(piece.table)]
-        texts = _parsed(data, names)
+        texts = parsed_texts(data, names)
         rows, bad, places = self._rows(piece.table, texts)
         count = texts.num_rows
         return self.keeper.write(self.draft, piece.file_name, count, file_bytes(rows, bad, places))
@@ -166,8 +166,8 @@ class TableCopier:
         return rows, bad, places
 
 
-def _parsed(data: bytes, names: list[str]) -> pa.Table:
-    """The texts of a COPY, one column each."""
+def parsed_texts(data: bytes, names: list[str]) -> pa.Table:
+    """The texts of a COPY in which values are quoted, one column each."""
     types = dict.fromkeys(names, pa.string())
     if not data:
         return pa.schema(types.items()).empty_table()

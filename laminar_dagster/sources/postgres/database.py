@@ -111,6 +111,8 @@ _MANY: Final = 2**31 - 1
 # So many bytes of messages are sent, and decoded, together.
 _BLOCK_BYTES: Final = 4 * 1024 * 1024
 _PAUSE: Final = 0.05
+_CANCEL_AGAIN_SECONDS: Final = 0.5
+_LETTING_GO_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,12 +292,13 @@ class Database:
         """
         statement = _CREATE.format(slot=sql.Identifier(self._slot)).as_bytes(replication)
         # The server waits for every transaction that is open now, however long that takes.
-        watch = threading.Timer(self._slot_timeout, replication.cancel)
+        over = threading.Event()
+        watch = threading.Thread(target=self._cancel_later, args=(replication, over), daemon=True)
         watch.start()
         try:
             result = replication.pgconn.exec_(statement)
         finally:
-            watch.cancel()
+            over.set()
             watch.join()
         if result.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"57014":
             reason = "transactions that were open when the slot was to be made have not ended"
@@ -309,14 +312,31 @@ class Database:
         high, low = begin.decode().split("/")
         return int(high, 16) << 32 | int(low, 16), name.decode()
 
+    def _cancel_later(self, replication: Connection, over: threading.Event) -> None:
+        """End a statement that takes too long."""
+        wait = self._slot_timeout
+        while not over.wait(wait):
+            replication.cancel()
+            # A server that had not begun with the statement has ignored it.
+            wait = _CANCEL_AGAIN_SECONDS
+
     def drop_slot(self, connection: Connection) -> None:
         """Remove the slot."""
         self._patiently(lambda: connection.execute(_DROP, (self._slot,)))
 
     def has_lock(self, connection: Connection) -> bool:
-        """Take the lock of whoever makes the slot, held until the connection ends."""
-        found = connection.execute(_LOCK, (f"laminar slot {self._slot}",)).fetchone()
-        return bool(found and found[0])
+        """Take the lock of whoever makes the slot, held until the connection ends.
+
+        A server takes a moment to see that a connection has ended, and to let go of its lock.
+        """
+        until = time.monotonic() + _LETTING_GO_SECONDS
+        while True:
+            found = connection.execute(_LOCK, (f"laminar slot {self._slot}",)).fetchone()
+            if found and found[0]:
+                return True
+            if time.monotonic() > until:
+                return False
+            time.sleep(_PAUSE)
 
     def _changes(self, end: int | None, most: int | None) -> sql.Composed:
         return _CHANGES.format(

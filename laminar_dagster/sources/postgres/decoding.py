@@ -149,6 +149,8 @@ class ChangeDecoder:
         begins = found.starts[found.kinds == wire.BEGIN]
         lsns = np.concatenate([[self._transaction[0]], found.wire.int64(begins + 1)])
         times = np.concatenate([[self._transaction[1]], found.wire.int64(begins + 9)])
+        if (np.diff(lsns) < 0).any():
+            raise wire.MalformedStream("transactions are not in the order of their commits")
         if len(begins):
             self._transaction = int(lsns[-1]), int(times[-1])
         number = np.cumsum(found.kinds == wire.BEGIN)
@@ -211,23 +213,15 @@ class ChangeDecoder:
         self, found: Messages, relation: Relation, shape: _Shape, places: Int64s, bad: BadRows
     ) -> Iterator[tuple[int, _Images]]:
         """The rows before and after changes of one table."""
-        kinds, markers = found.kinds[places], found.wire.raw[found.starts[places] + 5]
-        self._require_before(places, kinds, markers, shape, bad)
-        has_before = (kinds == wire.DELETE) | ((kinds == wire.UPDATE) & (markers != wire.NEW_ROW))
-        at, limits = found.starts[places] + 6, found.ends[places]
-        count = len(relation.columns)
-        before, ends = wire.walk(found, at[has_before], count, limits[has_before])
-        # The new row comes after the old one, behind a letter of its own.
-        at[has_before] = ends + 1
-        has_after = kinds != wire.DELETE
-        after, _ = wire.walk(found, at[has_after], count, limits[has_after])
-        befores, afters = places[has_before], places[has_after]
-        is_whole = markers[has_before] == wire.OLD_ROW
+        tuples = wire.tuples_of(found, places, len(relation.columns))
+        self._require_before(places, found.kinds[places], tuples.markers, shape, bad)
+        befores, afters = places[tuples.has_before], places[tuples.has_after]
+        is_whole = tuples.markers[tuples.has_before] == wire.OLD_ROW
         after = [
             _filled(now, was, afters, befores, is_whole)
-            for now, was in zip(after, before, strict=True)
+            for now, was in zip(tuples.after, tuples.before, strict=True)
         ]
-        yield 0, self._converted(found, shape, before, befores, "before", bad)
+        yield 0, self._converted(found, shape, tuples.before, befores, "before", bad)
         yield 1, self._converted(found, shape, after, afters, "after", bad)
 
     def _require_before(

@@ -20,6 +20,9 @@ BEGIN, COMMIT, RELATION = b"BCR"
 INSERT, UPDATE, DELETE, TRUNCATE = b"IUDT"
 OLD_KEY, OLD_ROW, NEW_ROW = b"KON"
 NULL, UNCHANGED, TEXT = b"nut"
+_KINDS: Final = (BEGIN, COMMIT, RELATION, INSERT, UPDATE, DELETE, TRUNCATE)
+# What frames a transaction has one size: a letter, places in the log and a time, a number or flags.
+_FRAME_SIZES: Final = {BEGIN: 1 + 8 + 8 + 4, COMMIT: 1 + 1 + 8 + 8 + 8}
 
 # Of COPY's binary format: a signature, flags, the length of an extension.
 COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -89,7 +92,8 @@ def messages_of(row: bytes) -> Messages:
     """The messages in a row of a binary COPY: their lengths, then all of them.
 
     Raises:
-        MalformedStream: The row is cut off, or is another.
+        MalformedStream: The row is cut off, or is another, or a message is of no kind that was
+            asked for.
     """
     try:
         columns, size = _ROW_HEAD.unpack_from(row, 0)
@@ -107,7 +111,14 @@ def messages_of(row: bytes) -> Messages:
         raise MalformedStream("the lengths of messages do not add up")
     wire = Wire(row[first:])
     starts = ends - lengths
-    return Messages(wire, starts, ends, wire.raw[starts])
+    kinds = wire.raw[starts]
+    # What is not known might have been a change.
+    if not np.isin(kinds, _KINDS).all():
+        raise MalformedStream("a message is of an unknown kind")
+    for frame, expected in _FRAME_SIZES.items():
+        if (lengths[kinds == frame] != expected).any():
+            raise MalformedStream("the begin or commit of a transaction has another length")
+    return Messages(wire, starts, ends, kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +173,57 @@ def walk(
 
 
 @dataclass(frozen=True, slots=True)
+class Tuples:
+    """The rows that changes of one table carry.
+
+    Attributes:
+        markers: The letter before the first tuple of each change.
+        has_before: Which of them tell the row, or its key, as it was.
+        has_after: Which tell the row as it is.
+        before: The columns of those that tell it as it was.
+        after: The columns of those that tell it as it is.
+    """
+
+    markers: Bytes
+    has_before: Mask
+    has_after: Mask
+    before: list[Cells]
+    after: list[Cells]
+
+
+def tuples_of(messages: Messages, places: Int64s, columns: int) -> Tuples:
+    """Walk all tuples of changes, to the last byte.
+
+    Args:
+        messages: That hold them.
+        places: Of the changes, all of one table.
+        columns: How many the table has.
+
+    Raises:
+        MalformedStream: A change does not hold the tuples that its kind has, and nothing else.
+    """
+    raw, kinds = messages.wire.raw, messages.kinds[places]
+    at, limits = messages.starts[places] + 6, messages.ends[places]
+    markers = raw[at - 1]
+    is_old = (markers == OLD_KEY) | (markers == OLD_ROW)
+    has_before = (kinds != INSERT) & is_old
+    has_after = kinds != DELETE
+    before, ends = walk(messages, at[has_before], columns, limits[has_before])
+    at[has_before] = ends
+    # The new row comes after the old one, behind a letter of its own.
+    has_both = has_before & has_after
+    letters = np.where(has_both, raw[at], markers)
+    at[has_both] += 1
+    if (has_after & (letters != NEW_ROW)).any() or not (has_before | has_after).all():
+        raise MalformedStream("a change does not hold the tuples of its kind")
+    after, ends = walk(messages, at[has_after], columns, limits[has_after])
+    at[has_after] = ends
+    if (at != limits).any():
+        raise MalformedStream("a change goes on after its last tuple")
+    return Tuples(markers, has_before, has_after, before, after)
+
+
+@dataclass(frozen=True, slots=True)
 class RelationColumn:
     """A column of a table, as the stream tells it."""
 
@@ -189,7 +251,7 @@ def relation_of(message: bytes) -> Relation:
     """Read a message about a table.
 
     Raises:
-        MalformedStream: It is cut off.
+        MalformedStream: It is cut off, goes on, or holds a name that is no text.
     """
     cursor = _Cursor(message, 1)
     oid = cursor.number(4)
@@ -201,15 +263,22 @@ def relation_of(message: bytes) -> Relation:
         column = cursor.text()
         columns.append(RelationColumn(column, cursor.number(4), is_key))
         cursor.number(4)
+    cursor.require_end()
     return Relation(oid, schema or "pg_catalog", name, tuple(columns))
 
 
 def truncated_of(message: bytes) -> tuple[int, ...]:
-    """The tables that a message says were emptied, by their ids."""
+    """The tables that a message says were emptied, by their ids.
+
+    Raises:
+        MalformedStream: It is cut off, or goes on.
+    """
     cursor = _Cursor(message, 1)
     count = cursor.number(4)
     cursor.number(1)
-    return tuple(cursor.number(4) for _ in range(count))
+    oids = tuple(cursor.number(4) for _ in range(count))
+    cursor.require_end()
+    return oids
 
 
 class _Cursor:
@@ -230,4 +299,11 @@ class _Cursor:
             raise MalformedStream("a name is cut off")
         piece = self._data[self._at : end]
         self._at = end + 1
-        return piece.decode()
+        try:
+            return piece.decode()
+        except UnicodeDecodeError:
+            raise MalformedStream("a name is not UTF-8") from None
+
+    def require_end(self) -> None:
+        if self._at != len(self._data):
+            raise MalformedStream("a message goes on after its end")

@@ -1,7 +1,8 @@
 """Takes the snapshot of a source: makes the slot, and copies the tables as they are at that place.
 
 1. Take a lock that the server lets go of when this process ends.
-2. Look whether a crash has left a slot; only one that a draft in the store explains is removed.
+2. Look whether a crash has left a slot; only one that a draft in the store names is removed, also
+   if the source has been given another slot since.
 3. Leave a mark in the store, then make the slot, which exports a snapshot.
 4. Copy the tables, each connection as that snapshot shows them.
 5. Describe the copy. From here on the snapshot is a fact.
@@ -10,7 +11,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from laminar_dagster.sources.postgres.database import Database, ServerState
 from laminar_dagster.sources.postgres.decoding import lsn_text
 from laminar_dagster.sources.postgres.options import PostgresCdcOptions
 from laminar_dagster.sources.postgres.pinning import identity_of
+from laminar_dagster.sources.postgres.reader import database_of
 from laminar_dagster.sources.postgres.tables import check_setup
 
 log = logging.getLogger(__name__)
@@ -67,14 +69,16 @@ class SnapshotTaker:
             state = self.database.look(connection)
             tables = check_setup(connection, state, self.options, declared(self.schema), where)
             # Step 2.
-            is_ours = is_anew or self.keeper.has_begun(number)
+            begun = self._begun(number, state)
+            self._remove_abandoned(connection, begun - {self.options.slot})
+            is_ours = is_anew or self.options.slot in begun
             if self.options.snapshot == "never" and state.slot is not None and not is_anew:
                 self._adopt(number, state)
                 return
             self._remove_left_over(connection, state, is_ours, where)
             # Step 3.
             draft = self.keeper.begin(number)
-            self.keeper.write(draft, _MARK, 0, self.options.slot.encode())
+            self.keeper.write(draft, _MARK, 0, f"{self.options.slot}\n{state.system_id}".encode())
             with self.database.session(replication=True) as replication:
                 begin, exported = self.database.create_slot(replication)
                 log.info(
@@ -105,6 +109,28 @@ class SnapshotTaker:
             self.keeper.finish(self.keeper.begin(number), position, identity, ())
         except ObjectExists:
             log.info("source %s: another process was faster", self.source_id)
+
+    def _begun(self, number: int, state: ServerState) -> frozenset[str]:
+        """The slots on this server that copies of the same number were begun with."""
+        marks = [each.decode().partition("\n") for each in self.keeper.marks(number, _MARK)]
+        # Those of older versions do not name the server.
+        return frozenset(slot for slot, _, system in marks if system in ("", state.system_id))
+
+    def _remove_abandoned(self, connection: Connection, slots: frozenset[str]) -> None:
+        """Remove what was begun under other names. Nobody would read it, and the log would grow.
+
+        Raises:
+            SourceUnavailable: The process that began it is still at it.
+        """
+        for slot in sorted(slots):
+            abandoned = database_of(self.source_id, replace(self.options, slot=slot))
+            if abandoned.look(connection).slot is None:
+                continue
+            if not abandoned.has_lock(connection):
+                reason = f"another process takes its snapshot, with slot {slot}"
+                raise SourceUnavailable(self.source_id, reason)
+            log.warning("source %s: slot %s was left by a crash", self.source_id, slot)
+            abandoned.drop_slot(connection)
 
     def _remove_left_over(
         self, connection: Connection, state: ServerState, is_ours: bool, where: str

@@ -26,7 +26,6 @@ from laminar_dagster.config.model import SourceTable
 from laminar_dagster.core.document import require_utc, to_utc_microseconds
 from laminar_dagster.core.errors import (
     AcknowledgeFailed,
-    InvalidConfig,
     LaminarError,
     RetentionExpired,
     SeekFailed,
@@ -47,9 +46,8 @@ from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.core.ports import Admission, SnapshotKeeper
 from laminar_dagster.core.snapshot import FIRST_SNAPSHOT, SourceSnapshot
 from laminar_dagster.sources.changes.columns import declared
-from laminar_dagster.sources.changes.quiet import quiet_since
-from laminar_dagster.sources.formats.arrow_types import arrow_schema
-from laminar_dagster.sources.postgres.admission import admitted_rows, admitted_transactions
+from laminar_dagster.sources.changes.planned import admitted_rows, planned, schema_of
+from laminar_dagster.sources.postgres.admission import admitted_transactions
 from laminar_dagster.sources.postgres.database import ServerState
 from laminar_dagster.sources.postgres.decoding import EPOCH_MICROS
 from laminar_dagster.sources.postgres.health import report
@@ -114,11 +112,7 @@ class PostgresCdcSource:
         """
         where = str(table.place)
         options = read_options(table.options, defaults, where, project)
-        try:
-            schema = arrow_schema(table.columns)
-        except ValueError as error:
-            raise InvalidConfig(where, f"source {table.source_id}: {error}") from None
-        return cls(table.source_id, schema, options, snapshots, where)
+        return cls(table.source_id, schema_of(table), options, snapshots, where)
 
     @property
     def source_id(self) -> SourceId:
@@ -191,17 +185,14 @@ class PostgresCdcSource:
                 end = _in_snapshot(snapshot, admitted_rows(snapshot, begin.snapshot.rows, limits))
             else:
                 end = self._stream_end(connection, begin, state, limits)
-        part = SourceRange(start=begin, end=end)
-        quiet = quiet_since(previous, part, clock)
-        timeout = self._options.idle_timeout
-        idle = [each for each in quiet if timeout is not None and clock - each.since >= timeout]
-        return SourcePlan(
-            source_id=self._source_id,
-            identity=identity_of(state, self._options.slot),
-            ranges=(part,),
-            idle=tuple(each.position for each in idle),
-            gaps=gaps,
-            quiet=quiet,
+        return planned(
+            self._source_id,
+            identity_of(state, self._options.slot),
+            SourceRange(start=begin, end=end),
+            gaps,
+            previous,
+            clock,
+            self._options.idle_timeout,
         )
 
     def _before_snapshot(self, state: ServerState) -> SourcePlan:

@@ -18,7 +18,12 @@ from laminar_dagster.sources.postgres.values import suits, type_name
 
 _TABLES: Final = sql.SQL("""
     SELECT space.nspname || '.' || class.relname, class.oid::int8, class.relkind::text,
-           class.relreplident::text, pg_catalog.pg_relation_size(class.oid),
+           class.relreplident = 'f' AND
+               (SELECT pg_catalog.bool_and(leaf.relreplident = 'f')
+                FROM pg_catalog.pg_partition_tree(class.oid) AS tree
+                JOIN pg_catalog.pg_class AS leaf ON leaf.oid = tree.relid WHERE tree.isleaf)
+               IS NOT FALSE,
+           pg_catalog.pg_relation_size(class.oid),
            pg_catalog.current_setting('block_size')::int8,
            ARRAY(SELECT attname::text FROM pg_catalog.pg_attribute
                  WHERE attrelid = class.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum),
@@ -42,7 +47,8 @@ class Table:
 
     Attributes:
         is_partitioned: Its rows are in other tables.
-        sends_whole_rows: Whether a change tells the whole row before it.
+        sends_whole_rows: Whether a change tells the whole row before it; of a partitioned table,
+            whether it and all its partitions do: they log the row, and it says what was logged.
         blocks: How many blocks its rows are in.
         block_bytes: Of one block.
     """
@@ -67,12 +73,12 @@ def find_tables(connection: Connection, names: Sequence[str]) -> dict[str, Table
         name: Table(
             name,
             kind == "p",
-            identity == "f",
+            sends_whole_rows,
             -(-size // block),
             block,
             dict(zip(*columns, strict=True)),
         )
-        for name, _, kind, identity, size, block, *columns in rows
+        for name, _, kind, sends_whole_rows, size, block, *columns in rows
     }
 
 
@@ -103,12 +109,12 @@ def check_setup(
         for name in options.tables
         if name not in tables
     ]
-    problems += _of_publication(connection, options)
+    problems += _of_publication(connection, options, tables)
     problems += _of_columns(tables, declared)
     if options.before == "required":
         names = {each.name for each in declared}
         problems += [
-            (f"table {each.name} does not send whole rows", WHOLE_ROWS.replace("…", each.name))
+            (f"table {each.name} does not send whole rows", _whole_rows(each))
             for each in tables.values()
             if not each.sends_whole_rows and names & set(each.columns)
         ]
@@ -119,7 +125,14 @@ def check_setup(
     return tables
 
 
-def _of_publication(connection: Connection, options: PostgresCdcOptions) -> list[tuple[str, str]]:
+def _whole_rows(table: Table) -> str:
+    partitions = ", and each of its partitions," if table.is_partitioned else ""
+    return WHOLE_ROWS.replace("…", table.name + partitions)
+
+
+def _of_publication(
+    connection: Connection, options: PostgresCdcOptions, known: dict[str, Table]
+) -> list[tuple[str, str]]:
     found = connection.execute(_PUBLICATION, (options.publication,)).fetchone()
     tables = ", ".join(options.tables)
     if found is None:
@@ -132,6 +145,13 @@ def _of_publication(connection: Connection, options: PostgresCdcOptions) -> list
         change = f'ALTER PUBLICATION "{options.publication}" SET (publish = {kinds})'
         problems.append((f"publication {options.publication} leaves changes out", change))
     missing = [name for name in options.tables if name not in published]
+    roots = [name for name in missing if name in known and known[name].is_partitioned]
+    if roots:
+        # Added or not, its changes come under the names of its partitions.
+        change = f'ALTER PUBLICATION "{options.publication}" SET (publish_via_partition_root)'
+        shown = f"publication {options.publication} does not publish {', '.join(roots)} as a whole"
+        problems.append((shown, f"{change}, with the table in it"))
+        missing = [name for name in missing if name not in roots]
     if missing:
         change = f'ALTER PUBLICATION "{options.publication}" ADD TABLE {", ".join(missing)}'
         problems.append((f"publication {options.publication} lacks {', '.join(missing)}", change))

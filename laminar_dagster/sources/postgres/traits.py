@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from laminar_dagster.config.connectors import SourceTraits
-from laminar_dagster.sources.changes.columns import change_traits
+from laminar_dagster.sources.changes.traits import change_traits
 
 
 def postgres_cdc_traits(options: Mapping[str, str]) -> SourceTraits:

@@ -16,6 +16,7 @@ from tests.integration.dagster.warm_project import (
     wait_until,
     warm_project,
 )
+from tests.services.tracing import traced
 
 SUCCESS = dg.DagsterRunStatus.SUCCESS
 FAILURE = dg.DagsterRunStatus.FAILURE
@@ -24,7 +25,7 @@ CANCELED = dg.DagsterRunStatus.CANCELED
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProject]:
-    with warm_project(tmp_path_factory.mktemp("warm")) as project:
+    with traced(), warm_project(tmp_path_factory.mktemp("warm")) as project:
         yield project
 
 

@@ -11,13 +11,21 @@ from infra.kafka import KafkaEndpoint
 from laminar_dagster.sources.kafka.fetching import Fetcher, choose_fetcher
 from laminar_dagster.sources.kafka.messages import Wanted
 from tests.integration.kafka.reading import VALUES_ALONE, Kind, MakeFetcher, number
+from tests.services.compiled import require_compiled, without_compiled
 from tests.services.kafka import Outgoing, create_topic, delete_topic, produce
 
 
-@pytest.fixture(params=["portable", "fast"])
-def kind(request: pytest.FixtureRequest) -> Kind:
-    chosen: Kind = request.param
-    return chosen
+@pytest.fixture(params=["portable", "fast", "compiled"])
+def kind(request: pytest.FixtureRequest) -> Iterator[Kind]:
+    """Every way to fetch; the fast one without the compiled library, and with it."""
+    if request.param == "compiled":
+        require_compiled()
+        yield "fast"
+    elif request.param == "fast":
+        with without_compiled():
+            yield "fast"
+    else:
+        yield "portable"
 
 
 @pytest.fixture

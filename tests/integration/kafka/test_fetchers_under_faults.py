@@ -99,12 +99,15 @@ def test_a_broker_that_is_away(kind: Kind) -> None:
     assert caught.value.source_id == "clicks"
 
 
-def test_every_way_of_logging_in(secure_kafka: SecureKafka, kind: Kind) -> None:
-    create_topic(secure_kafka.endpoint, f"doors-{kind}")
-    produce(secure_kafka.endpoint, f"doors-{kind}", [b"value"])
+def test_every_way_of_logging_in(
+    secure_kafka: SecureKafka, kind: Kind, request: pytest.FixtureRequest
+) -> None:
+    topic = f"doors-{request.node.callspec.id}"
+    create_topic(secure_kafka.endpoint, topic)
+    produce(secure_kafka.endpoint, topic, [b"value"])
     for door in ("SASL", "SSL", "MUTUAL", "SASL_SSL"):
         fetcher = choose_fetcher(kind, secure_kafka.settings(door), Wanted(), "clicks")
-        assert values_of(read(fetcher, f"doors-{kind}", 0, 1)) == [b"value"], door
+        assert values_of(read(fetcher, topic, 0, 1)) == [b"value"], door
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])

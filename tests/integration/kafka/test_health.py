@@ -27,6 +27,8 @@ from laminar_dagster.runtime.assembly import known_connectors
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.sources.kafka.fetching import way_to_fetch
+from laminar_dagster.sources.kafka.messages import Wanted
 from laminar_dagster.stores.local import LocalStore
 from tests.integration.kafka.streams import TopicStream, encoded
 from tests.services.kafka import (
@@ -196,6 +198,7 @@ def test_health_names_brokers_group_topics_and_the_last_success(
         "brokers": "1",
         "group_id": f"group-{stream.topic}",
         "topics": stream.topic,
+        "reader": way_to_fetch("auto", Wanted()),
     }
     project.run_epoch()
     document = project.status()

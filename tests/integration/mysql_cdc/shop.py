@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pymysql
 
-from infra.mariadb import MariadbEndpoint
+from infra.mysql_endpoint import MysqlEndpoint
 from laminar_dagster.clients.mysql.server import Server
 from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.offsets import SourcePosition
@@ -37,7 +37,7 @@ COLUMNS = pa.schema(
 class Shop:
     """A database of its own, one table in it, and one pipeline's memory of it."""
 
-    endpoint: MariadbEndpoint
+    endpoint: MysqlEndpoint
     database: str
     schema: pa.Schema = COLUMNS
     table: str = "orders"
@@ -68,6 +68,22 @@ class Shop:
 
     def close(self) -> None:
         self._connection.close()
+
+    @property
+    def is_mysql(self) -> bool:
+        """Or MariaDB."""
+        ((version,),) = self.run("SELECT version()")
+        return "MariaDB" not in version
+
+    def log_end(self) -> tuple[str, int]:
+        """Where the server writes next."""
+        statement = "SHOW BINARY LOG STATUS" if self.is_mysql else "SHOW MASTER STATUS"
+        ((file, position, *_),) = self.run(statement)
+        return file, position
+
+    def reset_log(self) -> None:
+        """Begin a new log under the old names."""
+        self.run("RESET BINARY LOGS AND GTIDS" if self.is_mysql else "RESET MASTER")
 
     def connect(self) -> pymysql.Connection[pymysql.cursors.Cursor]:
         """A connection of its own."""

@@ -18,8 +18,6 @@ from laminar_dagster.core.ports import Admission
 from tests.integration.mysql_cdc.conftest import ShopFactory
 from tests.integration.mysql_cdc.shop import Shop
 
-pytestmark = pytest.mark.service("mariadb")
-
 COLUMNS = (
     "id BIGINT PRIMARY KEY, name VARCHAR(300), amount DECIMAL(20, 4), note TEXT, at DATETIME(6)"
 )
@@ -195,3 +193,20 @@ def test_a_row_longer_than_a_packet(shop_with: ShopFactory) -> None:
     copied = type(shop)(shop.endpoint, shop.database, schema)
     assert copied.epoch() == logged
     copied.close()
+
+
+def test_the_ids_of_transactions_are_recorded(shop: Shop) -> None:
+    """As the server itself names all that it has done up to there."""
+    shop.plan()
+    shop.insert([(1, "a")])
+    if shop.is_mysql:
+        shop.run("SET gtid_next = 'AUTOMATIC:some_tag'", "INSERT INTO orders VALUES (2, 'b')")
+        shop.run("SET gtid_next = 'AUTOMATIC:a_tag'", "INSERT INTO orders VALUES (3, 'c')")
+        shop.run("SET gtid_next = 'AUTOMATIC'")
+    shop.insert([(4, "d")])
+    end = shop.plan().ranges[0].end
+    assert isinstance(end, MysqlPosition)
+    name = "gtid_executed" if shop.is_mysql else "gtid_binlog_pos"
+    ((known,),) = shop.run(f"SELECT @@GLOBAL.{name}")
+    assert end.gtid_set == known.replace("\n", "")
+    assert ("some_tag:1" in known) == shop.is_mysql

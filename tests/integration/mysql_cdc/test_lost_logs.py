@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from laminar_dagster.clients.mysql.server import Server
@@ -17,15 +18,14 @@ from laminar_dagster.core.errors import (
     SourceUnavailable,
 )
 from laminar_dagster.core.offsets import MysqlIdentity, MysqlPosition
+from laminar_dagster.core.plan import SourcePlan
 from tests.integration.mysql_cdc.shop import CLOCK, NO_LIMIT, SOURCE, Shop
-
-pytestmark = pytest.mark.service("mariadb")
 
 
 def purge(shop: Shop) -> None:
     """Everything but an empty new file."""
     shop.run("FLUSH BINARY LOGS")
-    ((newest, *_),) = shop.run("SHOW MASTER STATUS")
+    newest, _ = shop.log_end()
     # The server keeps a file for a moment that it has just handed out, or not yet synced.
     for _ in range(2000):
         shop.run(f"PURGE BINARY LOGS TO '{newest}'")
@@ -73,7 +73,7 @@ def test_a_log_that_was_reset_is_another_one(shop: Shop) -> None:
     shop.plan()
     shop.insert([(1, "a")])
     shop.plan()
-    shop.run("RESET MASTER")
+    shop.reset_log()
     with pytest.raises(SourceReplaced):
         shop.plan()
     # The same places, the same bytes, in the same second: another log all the same.
@@ -103,8 +103,20 @@ def test_a_log_that_ends_before_what_was_read(shop: Shop) -> None:
 
 
 def test_another_server(shop: Shop) -> None:
+    shop.plan()
+    shop.insert([(1, "a")])
     plan = shop.plan()
     assert isinstance(plan.identity, MysqlIdentity)
+    if shop.is_mysql:
+        # It has an identity of its own, whatever number it was given.
+        ((own,),) = shop.run("SELECT @@server_uuid")
+        assert plan.identity.server_uuid == own
+        other = replace_identity(plan, "53b1bb1e-0000-11f0-8000-000000000000")
+        with pytest.raises(SourceReplaced, match=own):
+            shop.source().verify(other)
+        with pytest.raises(SourceReplaced, match=own):
+            shop.source().plan(other, shop.ends, NO_LIMIT, CLOCK)
+        return
     assert plan.identity.server_uuid == "server_id 77"
     with (
         setting(shop, "server_id", "99", "77"),
@@ -119,10 +131,12 @@ def test_another_server(shop: Shop) -> None:
         ("binlog_format", "'MIXED'", "'ROW'"),
         ("binlog_row_image", "'MINIMAL'", "'FULL'"),
         ("binlog_row_metadata", "'MINIMAL'", "'FULL'"),
-        ("log_bin_compress", "ON", "OFF"),
+        ("compression", "ON", "OFF"),
     ],
 )
 def test_a_server_that_is_not_set_up(shop: Shop, name: str, value: str, usual: str) -> None:
+    if name == "compression":
+        name = "binlog_transaction_compression" if shop.is_mysql else "log_bin_compress"
     with setting(shop, name, value, usual):
         with pytest.raises(InvalidConfig, match=name) as caught:
             shop.plan()
@@ -143,7 +157,8 @@ def test_least_rights_are_enough_and_less_is_named(shop: Shop) -> None:
         with pytest.raises(AuthFailed, match="grant what is missing") as caught:
             shop.plan()
         assert "long-enough-word" not in str(caught.value)
-        shop.run("GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO reader@'127.0.0.1'")
+        looks = "REPLICATION CLIENT, RELOAD" if shop.is_mysql else "BINLOG MONITOR"
+        shop.run(f"GRANT REPLICATION SLAVE, {looks} ON *.* TO reader@'127.0.0.1'")
         assert [row["id"] for row in shop.epoch()] == [1]
         shop.insert([(2, "b")])
         assert [row["id"] for row in shop.epoch()] == [2]
@@ -170,6 +185,13 @@ def test_lag_in_bytes_and_seconds(shop: Shop) -> None:
     assert 0 <= int(health.details["lag_seconds"]) < 3600
     shop.epoch()
     assert shop.source().health(shop.ends).total_lag == 0
+
+
+def replace_identity(plan: SourcePlan, server: str) -> SourcePlan:
+    """The plan, as if it had been made for another server."""
+    assert isinstance(plan.identity, MysqlIdentity)
+    identity = msgspec.structs.replace(plan.identity, server_uuid=server)
+    return msgspec.structs.replace(plan, identity=identity)
 
 
 @contextmanager

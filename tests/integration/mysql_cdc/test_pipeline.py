@@ -30,8 +30,6 @@ from tests.integration.mysql_cdc.test_histories import COLUMNS, change
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.service("mariadb")
-
 SOURCES = """
 CREATE SOURCE TABLE orders (id BIGINT NOT NULL, name STRING, amount DECIMAL(20, 4))
 WITH (connector = 'mysql-cdc', host = '{host}', port = '{port}', database = '{database}',

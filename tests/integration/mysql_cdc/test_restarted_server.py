@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from infra.database import DatabaseServer
 from infra.mariadb import Mariadb
+from infra.mysql import Mysql
+from infra.mysql_endpoint import MysqlEndpoint
 from laminar_dagster.core.errors import SourceUnavailable
 from tests.integration.mysql_cdc.shop import Shop
 from tests.integration.sinks.databases.own_server import OwnServer
-from tests.services.mariadb import LOG_OF_ROWS, WITHOUT_SYNC
+from tests.services import mariadb, mysql
+from tests.services.mariadb import LOG_OF_ROWS
 
-pytestmark = pytest.mark.service("mariadb")
 
-
-def test_a_killed_server_goes_on_in_another_file(tmp_path: Path) -> None:
-    with Mariadb({**WITHOUT_SYNC, **LOG_OF_ROWS}) as service:
+@pytest.mark.parametrize(
+    "own",
+    [
+        pytest.param(
+            lambda: Mariadb({**mariadb.WITHOUT_SYNC, **LOG_OF_ROWS}),
+            id="mariadb",
+            marks=pytest.mark.service("mariadb"),
+        ),
+        pytest.param(
+            lambda: Mysql({**mysql.WITHOUT_SYNC, **LOG_OF_ROWS}),
+            id="mysql",
+            marks=pytest.mark.service("mysql"),
+        ),
+    ],
+)
+def test_a_killed_server_goes_on_in_another_file(
+    own: Callable[[], DatabaseServer[MysqlEndpoint]], tmp_path: Path
+) -> None:
+    with own() as service:
         server = OwnServer(service, tmp_path, lambda endpoint: Shop(endpoint, "laminar"))
         shop = server.start()
         shop.run("CREATE TABLE orders (id BIGINT PRIMARY KEY, name VARCHAR(100))")

@@ -9,13 +9,11 @@ from typing import ClassVar
 
 import pytest
 
-from infra.mariadb import MariadbEndpoint
+from infra.mysql_endpoint import MysqlEndpoint
 from laminar_dagster.core.ports import DecodedChunk
 from laminar_dagster.sources.mysql.source import MysqlCdcSource
 from laminar_dagster.testing.source_contract import SourceContract
 from tests.integration.mysql_cdc.shop import Shop
-
-pytestmark = pytest.mark.service("mariadb")
 
 
 @dataclass
@@ -49,7 +47,8 @@ class TableStream:
 
     def replace(self) -> None:
         """The same rows, in a log of the same names, of another server."""
-        self.shop.run("RESET MASTER", "SET GLOBAL server_id = 78")
+        self.shop.reset_log()
+        self.shop.run("SET GLOBAL server_id = 78")
         self.shop.run("DELETE FROM orders")
         self.shop.insert([(number, None) for number in range(10)])
 
@@ -62,7 +61,7 @@ class TestContract(SourceContract):
     unit: ClassVar[int] = 4
 
     @pytest.fixture
-    def stream(self, shop: Shop, mariadb_log_service: MariadbEndpoint) -> Iterator[TableStream]:
+    def stream(self, shop: Shop, log_server: MysqlEndpoint) -> Iterator[TableStream]:
         yield TableStream(shop)
-        with closing(mariadb_log_service.connect()) as connection, connection.cursor() as cursor:
+        with closing(log_server.connect()) as connection, connection.cursor() as cursor:
             cursor.execute("SET GLOBAL server_id = 77")

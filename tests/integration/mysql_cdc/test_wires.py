@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -14,8 +16,6 @@ from laminar_dagster.testing.faulty_store import Fault, FaultyStore
 from laminar_dagster.testing.memory_store import MemoryStore
 from tests.integration.mysql_cdc.shop import SOURCE, Shop
 from tests.services.faulty_wire import WireFactory
-
-pytestmark = pytest.mark.service("mariadb")
 
 
 def test_a_cut_wire(shop: Shop, faulty_wire: WireFactory) -> None:
@@ -45,16 +45,21 @@ def test_a_cut_wire(shop: Shop, faulty_wire: WireFactory) -> None:
 
 
 def test_a_copy_that_dies_is_started_over(shop: Shop) -> None:
+    """Wherever it dies. What was deleted since a copy is taken back by the log, or not in it."""
     shop.insert([(key, "x" * 90) for key in range(300)])
     shop.options["snapshot_file"] = 8192
     store = MemoryStore()
-    for place in (1, 2, 3):
+    for place in count(1):
         shop.keeper = StoredSnapshots(FaultyStore(store, {place: Fault.CRASH_AFTER}), SOURCE)
-        with pytest.raises(Crash):
+        try:
             shop.plan()
-        shop.run(f"DELETE FROM orders WHERE id = {place}")
+            break
+        except Crash:
+            shop.run(f"DELETE FROM orders WHERE id = {place}")
+    assert place > 2
     shop.keeper = StoredSnapshots(store, SOURCE)
-    found = shop.catch_up(Admission(max_records=100))
-    # The third died when the copy was whole: what was deleted since is taken back by the log.
-    assert sorted(row["id"] for row in found if row["_weight"] > 0) == [0, *range(3, 300)]
-    assert [row["id"] for row in found if row["_weight"] < 0] == [3]
+    found = shop.read(shop.plans[-1]).to_pylist() + shop.catch_up(Admission(max_records=100))
+    total = Counter[int]()
+    for row in found:
+        total[row["id"]] += row["_weight"]
+    assert +total == Counter([0, *range(place, 300)])

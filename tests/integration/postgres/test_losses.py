@@ -17,6 +17,7 @@ from laminar_dagster.core.errors import (
     SourceReplaced,
     SourceUnavailable,
 )
+from laminar_dagster.core.ids import FileName
 from laminar_dagster.core.offsets import PostgresPosition
 from laminar_dagster.core.ports import Admission
 from laminar_dagster.runtime.snapshots import StoredSnapshots
@@ -212,6 +213,9 @@ def test_two_processes_take_one_snapshot(tables: Tables, monkeypatch: pytest.Mon
     def meanwhile(*arguments: Any) -> Any:
         with pytest.raises(SourceUnavailable, match="another process takes its snapshot"):
             source(tables).prepare(None, ())
+        # Nor is the slot of one who is at it taken for what a crash has left.
+        with pytest.raises(SourceUnavailable, match=f"its snapshot, with slot {tables.slot}"):
+            source(tables, slot=f"{tables.slot}_other").prepare(None, ())
         return copy(*arguments)
 
     monkeypatch.setattr(TableCopier, "copy", meanwhile)
@@ -229,6 +233,15 @@ def test_a_slot_of_somebody_else_is_left_alone(tables: Tables) -> None:
         Reading(source(tables)).plan()
     # To begin where it stands has to be asked for.
     assert [row["id"] for row in Reading(source(tables, snapshot="never")).rows()] == [2]
+
+
+def test_a_slot_that_an_older_version_left_is_known_too(tables: Tables) -> None:
+    """Its mark does not name the server."""
+    tables.run("CREATE TABLE orders (id bigint)", "INSERT INTO orders VALUES (1)")
+    tables.run(f"SELECT pg_create_logical_replication_slot('{tables.slot}', 'pgoutput')")
+    keeper = StoredSnapshots(tables.store, SOURCE)
+    keeper.write(keeper.begin(1), FileName("slot"), 0, tables.slot.encode())
+    assert [row["id"] for row in Reading(source(tables)).rows()] == [1]
 
 
 def test_looking_takes_no_snapshot(tables: Tables) -> None:

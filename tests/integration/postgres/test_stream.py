@@ -96,6 +96,7 @@ def test_every_type_is_told_as_it_is_in_the_snapshot_and_in_the_stream(tables: T
     assert bad_of(copied) == bad_of(streamed) == []
     first, second = rows_of(copied), rows_of(streamed)
     assert [row.pop("id") for row in (*first, *second)] == [1, 2, 3, 4]
+    assert [row.pop("_op") for row in (*first, *second)] == ["r", "r", "c", "c"]
     assert str(first) == str(second)
     full, empty = first
     # Written down, so that the test does not decode with what it tests.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from infra.process import tail
 from tests.integration.proof.worker import NAMED_ERROR, AnyJob, main
@@ -22,8 +22,6 @@ from tests.integration.proof.worker import NAMED_ERROR, AnyJob, main
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
-# Tells a Python that starts to measure coverage.
-_TRACING: Final = "COVERAGE_PROCESS_CONFIG"
 # By SIGKILL; by the kernel, for a forbidden system call.
 KILLED = (-signal.SIGKILL, -signal.SIGSYS)
 
@@ -92,10 +90,7 @@ def start(job: AnyJob) -> Worker:
 
 
 def forkserver() -> ForkServerContext:
-    """Where processes come from. The server reads the list of modules once, when it starts.
-
-    It measures no coverage: what is killed leaves torn files, and tracing makes the others slow.
-    """
+    """Where processes come from. The server reads the list of modules once, when it starts."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         [
@@ -106,10 +101,5 @@ def forkserver() -> ForkServerContext:
             "pandas",
         ]
     )
-    tracing = os.environ.pop(_TRACING, None)
-    try:
-        ensure_running()
-    finally:
-        if tracing is not None:
-            os.environ[_TRACING] = tracing
+    ensure_running()
     return context

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from infra.mariadb import MariadbEndpoint
+from infra.mysql_endpoint import MysqlEndpoint
 from tests.integration.mysql_cdc.shop import Shop
 from tests.integration.mysql_cdc.test_histories import COLUMNS, change
 from tests.integration.proof.kill_points import AtStep
@@ -45,7 +45,7 @@ WITH (connector = 'sqlite', path = 'out.db', table = 'now', mode = 'upsert', key
 )
 def test_killed_while_the_table_changes(
     tmp_path: Path,
-    mariadb_log_service: MariadbEndpoint,
+    mariadb_log_service: MysqlEndpoint,
     warm_spark: dict[str, str],
     kill: tuple[int, AtStep],
 ) -> None:

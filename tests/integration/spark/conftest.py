@@ -1,4 +1,4 @@
-"""A project on disk, and the pipeline that is built of it."""
+"""A project on disk, and the pipeline and branches that are built of it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laminar_dagster.config.project import load_project
+from laminar_dagster.core.ids import BranchName
 from laminar_dagster.runtime.assembly import assemble, known_connectors
+from laminar_dagster.runtime.branches.assembly import assemble_branch
+from laminar_dagster.runtime.branches.published import branch_sinks
 from laminar_dagster.runtime.pipeline import Pipeline
+from tests.integration.spark.branches import Branch, Branched
 from tests.integration.spark.project import Project
 
 if TYPE_CHECKING:
@@ -37,3 +41,16 @@ def build(project: Project, spark: SparkSession) -> Build:
         return dataclasses.replace(pipeline, **changes)  # type: ignore[arg-type]
 
     return build
+
+
+@pytest.fixture
+def branch(project: Project, build: Build, spark: SparkSession) -> Branch:
+    """Makes a branch of the project as it is now, of which nothing is stored yet."""
+
+    def branch(name: str) -> Branched:
+        (model,) = load_project(project.root, {}, known_connectors())
+        main, wanted = build().checkpoints, BranchName(name)
+        pipeline = assemble_branch(model, project.root, main.objects, wanted, lambda: spark)
+        return Branched(main, pipeline, wanted, branch_sinks(model))
+
+    return branch

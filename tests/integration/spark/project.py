@@ -85,15 +85,15 @@ class Project:
             for record in records:
                 out.write((record.line() if isinstance(record, Record) else record) + "\n")
 
-    def on_time(self) -> list[Record]:
-        """What is not late: judged by the order within its own file alone."""
+    def on_time(self, lateness: timedelta = timedelta(0)) -> list[Record]:
+        """What is not late, or not too late: judged by the order within its own file alone."""
         found = []
         for records in self.files.values():
             newest: datetime | None = None
             for record in records:
                 if isinstance(record, str):
                     continue
-                if newest is None or record.at >= newest - DELAY:
+                if newest is None or record.at >= newest - DELAY - lateness:
                     found.append(record)
                 newest = record.at if newest is None else max(newest, record.at)
         return found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,29 +15,21 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from laminar_dagster.cli.main import cli
-from laminar_dagster.config.project import load_project
-from laminar_dagster.core.branch import BranchRecord, BranchSink
 from laminar_dagster.core.errors import (
     CannotFork,
     CannotRetract,
     PipelineChanged,
     VersionReplaced,
 )
-from laminar_dagster.core.ids import BranchName, EpochNumber, PipelineName
+from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.ports import Admission
-from laminar_dagster.runtime.assembly import known_connectors
-from laminar_dagster.runtime.branches.assembly import assemble_branch
-from laminar_dagster.runtime.branches.comparing import compare_outputs
-from laminar_dagster.runtime.branches.forking import fork
 from laminar_dagster.runtime.branches.promoting import Promoter
-from laminar_dagster.runtime.branches.published import branch_sinks
-from laminar_dagster.runtime.branches.replaying import Replay
 from laminar_dagster.runtime.checkpoints import CheckpointStore
-from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.rerun import rerun
 from laminar_dagster.testing.crash import Crash
 from laminar_dagster.testing.faulty_store import Fault, FaultyStore
+from tests.integration.spark.branches import Branch, crash_until_done, run, totals
 from tests.integration.spark.conftest import Build
 from tests.integration.spark.project import LARGE, PER_MINUTE, Project, random_records
 
@@ -48,56 +40,24 @@ SINKS = """
 CREATE SINK table_sink FROM per_minute WITH (
   connector = 'sqlite', path = 'out.db', table = 'pm', mode = 'upsert', key = 'page, minute');
 CREATE SINK lake FROM large WITH (connector = 'delta', path = 'lake');
+CREATE SINK recent_sink FROM recent WITH (
+  connector = 'sqlite', path = 'out.db', table = 'recent', mode = 'upsert', key = 'page, n');
 """
+# Groups that come and go: each is a row of the sink until it was silent for long.
+SILENCE = timedelta(seconds=15)
+RECENT = """SELECT page, n, COUNT(*) AS clicks, SUM(price) AS money FROM clicks WHERE n >= 0
+GROUP BY page, n EMIT CHANGES WITH (state.ttl = '15s')"""
+WRONG_RECENT = RECENT.replace("n >= 0", "n >= 2 AND amount > 0.1")
 # A window that should be counted is left out, and rows of every window are.
 WRONG_FILTER = PER_MINUTE.replace("n >= 0", "n >= 1").replace("COUNT(*) > 1", "COUNT(*) > 3")
 WRONG_KEYS = PER_MINUTE.replace("SELECT page,", "SELECT upper(page) AS page,")
 TOO_FEW = LARGE.replace("0.9", "0.95")
 SOME = Admission(max_records=150)
 
-Branch = Callable[[str], "Branched"]
-
-
-@dataclass
-class Branched:
-    """A branch of the project as it is now."""
-
-    main: CheckpointStore
-    pipeline: Pipeline
-    name: BranchName
-    sinks: tuple[BranchSink, ...]
-
-    def fork(self, epoch: int) -> Replay:
-        made = fork(
-            self.main,
-            self.pipeline,
-            self.name,
-            PipelineName("clicks"),
-            EpochNumber(epoch),
-            self.sinks,
-        )
-        return Replay(self.main, self.pipeline, made.record)
-
-
-@pytest.fixture
-def branch(project: Project, build: Build, spark: SparkSession) -> Branch:
-    def branch(name: str) -> Branched:
-        (model,) = load_project(project.root, {}, known_connectors())
-        main, wanted = build().checkpoints, BranchName(name)
-        pipeline = assemble_branch(model, project.root, main.objects, wanted, lambda: spark)
-        return Branched(main, pipeline, wanted, branch_sinks(model))
-
-    return branch
-
 
 def lay_out(project: Project, **models: str) -> None:
-    project.write(**models)
+    project.write(**{"recent": RECENT, **models})
     (project.root / "dbt_like_configs" / "clicks" / "sinks.sql").write_text(SINKS)
-
-
-def run(pipeline: Pipeline, epochs: int) -> None:
-    for _ in range(epochs):
-        EpochRunner(pipeline).run()
 
 
 def windows(project: Project) -> dict[tuple[str, str], tuple[object, ...]]:
@@ -112,6 +72,24 @@ def right_windows(project: Project) -> dict[tuple[str, str], tuple[object, ...]]
     }
 
 
+def recent(project: Project) -> dict[tuple[str, int], int]:
+    rows = project.query("SELECT page, n, clicks FROM recent")
+    return {(str(page), int(str(n))): int(str(clicks)) for page, n, clicks in rows}
+
+
+def right_recent(project: Project) -> dict[tuple[str, int], int]:
+    """How many clicks the newest stretch of each group has, if it has not ended."""
+    known: dict[tuple[str, int], list[datetime]] = defaultdict(list)
+    for each in sorted(project.on_time(), key=lambda record: record.at):
+        if each.n >= 0:
+            mine = known[each.page, each.n]
+            if mine and each.at >= mine[-1] + SILENCE:
+                mine.clear()
+            mine.append(each.at)
+    mark = project.watermark()
+    return {key: len(times) for key, times in known.items() if times[-1] + SILENCE > mark}
+
+
 def _minute(spelled: object) -> str:
     return str(spelled)[:16].replace("T", " ")
 
@@ -121,32 +99,10 @@ def lake(folder: Path) -> Counter[tuple[object, ...]]:
     return Counter((row["page"], row["twice"]) for row in rows)
 
 
-def totals(main: CheckpointStore, record: BranchRecord) -> dict[str, tuple[int, int]]:
-    removed: Counter[str] = Counter()
-    added: Counter[str] = Counter()
-    for each in compare_outputs(main, record):
-        removed[str(each.sink_id)] += each.removed
-        added[str(each.sink_id)] += each.added
-    return {name: (removed[name], added[name]) for name in {*removed, *added}}
-
-
-def crash_until_done(pipeline: Pipeline, replay: Replay) -> int:
-    """Promote, killed at one operation of the store after the other; how often it was."""
-    for killed, place in enumerate(range(1, 10_000, 80)):
-        store = FaultyStore(pipeline.checkpoints.objects, {place: Fault.CRASH_AFTER})
-        victim = replace(pipeline, checkpoints=CheckpointStore(store))
-        try:
-            Promoter(victim, replay).promote()
-        except Crash:
-            continue
-        return killed
-    raise AssertionError("it never ended")
-
-
 def test_a_fix_that_changes_the_state_is_forked_from_the_beginning(
     project: Project, build: Build, branch: Branch
 ) -> None:
-    lay_out(project, per_minute=WRONG_FILTER, large=TOO_FEW)
+    lay_out(project, per_minute=WRONG_FILTER, large=TOO_FEW, recent=WRONG_RECENT)
     chance = random.Random(11)
     project.append("a.ndjson", random_records(chance, 400))
     wrong = build(limits=SOME)
@@ -162,6 +118,7 @@ def test_a_fix_that_changes_the_state_is_forked_from_the_beginning(
     run(wrong, 1)
     assert {info.key for info in fix.main.objects.list("epochs/")} > objects
     assert windows(project) != right_windows(project)
+    assert recent(project) != right_recent(project)
     found = totals(fix.main, replay.record)
     assert found["lake"][0] == 0 < found["lake"][1]
     assert min(found["table_sink"]) > 0
@@ -169,6 +126,7 @@ def test_a_fix_that_changes_the_state_is_forked_from_the_beginning(
     fixed = build(limits=SOME)
     assert crash_until_done(fixed, replay) > 1
     assert windows(project) == right_windows(project)
+    assert recent(project) == right_recent(project)
     assert lake(project.root / "lake") == Counter(project.expected_large())
     assert lake(project.root / "branches" / "clicks" / "fix" / "lake") == lake(
         project.root / "lake"
@@ -185,6 +143,8 @@ def test_a_fix_that_changes_the_state_is_forked_from_the_beginning(
         run(wrong, 1)
     assert len(windows(project)) > 10
     assert windows(project) == right_windows(project)
+    assert len(recent(project)) > 5
+    assert recent(project) == right_recent(project)
     assert lake(project.root / "lake") == Counter(project.expected_large())
 
 
@@ -206,7 +166,11 @@ def test_a_bad_version_is_taken_back_from_where_it_began(
     replay = back.fork(1)
     assert [done.report.epoch for done in replay.run()] == [2, 3]
     both = (len(wrong), len(wrong))
-    assert totals(back.main, replay.record) == {"lake": (0, 0), "table_sink": both}
+    assert totals(back.main, replay.record) == {
+        "lake": (0, 0),
+        "recent_sink": (0, 0),
+        "table_sink": both,
+    }
     # The plan is there, and its author gone: the version that is replaced leaves it alone.
     with pytest.raises(Crash):
         Promoter(dies_after_planning(good), replay).promote()
@@ -219,6 +183,7 @@ def test_a_bad_version_is_taken_back_from_where_it_began(
     with pytest.raises(VersionReplaced):
         run(bad, 1)
     assert windows(project) == right_windows(project)
+    assert recent(project) == right_recent(project)
     assert lake(project.root / "lake") == Counter(project.expected_large())
 
 

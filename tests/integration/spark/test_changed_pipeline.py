@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import defaultdict
 
@@ -10,14 +11,26 @@ import pytest
 from laminar_dagster.core.errors import EpochNotCommitted, PipelineChanged, StateIncompatible
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.ports import Admission
+from laminar_dagster.core.upkeep import Rescale
 from laminar_dagster.runtime.deployment import changes_since
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.rerun import rerun
 from laminar_dagster.runtime.steps import plan
 from laminar_dagster.runtime.survey import newest_manifest, survey
+from laminar_dagster.runtime.upkeep import plan_upkeep
+from laminar_dagster.testing.crash import Crash
 from tests.integration.spark.conftest import Build
-from tests.integration.spark.project import PER_MINUTE, SOURCES, Project, random_records
+from tests.integration.spark.dying_engine import DyingEngine
+from tests.integration.spark.project import (
+    PER_MINUTE,
+    SINKS,
+    SOURCES,
+    Project,
+    Record,
+    random_records,
+    run_until_done,
+)
 
 FEWER = PER_MINUTE.replace("SUM(price) AS money,", "CAST(0 AS DECIMAL(20, 2)) AS money,")
 OTHER_ORDER = PER_MINUTE.replace(
@@ -75,6 +88,86 @@ def test_state_goes_on_or_is_refused(
         after = build()
     EpochRunner(after).run()
     assert len(totals(project)) > 5
+    assert totals(project) == expected_totals(project)
+
+
+ADDED = "EMIT {} WITH ({}state.added = '{}')"
+TOTALS = "SELECT page, COUNT(*) AS clicks, {} AS more FROM clicks GROUP BY page " + ADDED
+HOURS = (
+    "SELECT page, window_end AS until, SUM(clicks) AS clicks FROM per_minute"
+    " GROUP BY TUMBLE(minute, INTERVAL '3' MINUTE), page"
+)
+MORE_SINKS = """
+CREATE SINK totals_sink FROM totals
+WITH (connector = 'sqlite', path = 'out.db', table = 'totals', mode = 'upsert', key = 'page');
+CREATE SINK hours_sink FROM hours WITH (connector = 'sqlite', path = 'out.db', table = 'hours');
+"""
+
+
+def with_more(project: Project, *, clicks: str, more: str, buckets: int = 4) -> None:
+    """Windows that show NULL for what they have missed, groups that count from then on."""
+    project.write(
+        per_minute=PER_MINUTE.replace("COUNT(*) AS clicks", f"COUNT(*) AS clicks, {clicks}")
+        + ADDED.format("ON WINDOW CLOSE", "", "null"),
+        totals=TOTALS.format(more, "CHANGES", "state.ttl = 'unbounded', ", "from_now"),
+        hours=HOURS,
+    )
+    folder = project.root / "dbt_like_configs" / "clicks"
+    (folder / "sinks.sql").write_text(SINKS + MORE_SINKS)
+    config = f"name: clicks\nstore: state\nbuckets: {buckets}\n"
+    (folder / "pipeline.yml").write_text(config)
+
+
+def test_an_aggregate_is_added_to_open_windows_and_groups(project: Project, build: Build) -> None:
+    """It is NULL, or counts from then on, where it has missed something; elsewhere it is exact."""
+    chance = random.Random(8)
+    first, second = random_records(chance, 260), random_records(chance, 500, begin=130)
+    with_more(project, clicks="CAST(NULL AS INT) AS low", more="CAST(0 AS BIGINT)")
+    project.append("a.ndjson", first)
+    EpochRunner(build()).run()
+    known = project.on_time()
+    horizon = max(record.at for record in known)
+    with_more(project, clicks="MIN(n) AS low", more="SUM(n)")
+    after = build(limits=Admission(max_records=150))
+    assert verdicts(after) == {"per_minute": "migrate", "totals": "migrate", "hours": "keep"}
+    project.append("a.ndjson", second)
+    with pytest.raises(Crash):
+        EpochRunner(dataclasses.replace(after, engine=DyingEngine(after.engine))).run()
+    EpochRunner(after).run()
+    assert rerun(after, EpochNumber(2)).is_identical
+    # Spread anew right after it, and once more in the middle of what follows.
+    with_more(project, clicks="MIN(n) AS low", more="SUM(n)", buckets=3)
+    after = build(limits=Admission(max_records=150))
+    EpochRunner(after).run(plan_upkeep(after, Rescale(buckets_before=4, buckets_after=3)))
+    last = run_until_done(after)[-1]
+    assert [(each.partial, each.epoch) for entry in last.operators for each in entry.added] == [
+        ("min(n)", 2),
+        ("sum(n)", 2),
+    ]
+    assert rerun(after, last.epoch).is_identical
+    _check_minutes(project, known)
+    rows = {page: (clicks, more) for page, clicks, more in project.query("SELECT * FROM totals")}
+    assert len(rows) == 5
+    for page, found in rows.items():
+        mine = [each for each in project.on_time() if each.page == page]
+        since = [each.n for each in mine[sum(each.page == page for each in known) :]]
+        assert found == (len(mine), sum(since))
+    hours = project.query("SELECT page, until, clicks FROM hours")
+    assert len(hours) > 5 and min(str(until) for _, until, _ in hours) < str(horizon)
+
+
+def _check_minutes(project: Project, known: list[Record]) -> None:
+    """A window and page of which something was known when the aggregate came shows NULL."""
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for each in project.on_time():
+        if each.n >= 0:
+            groups[each.page, _minute(each.at.isoformat())].append(each.n)
+    began = {(each.page, _minute(each.at.isoformat())) for each in known if each.n >= 0}
+    rows = project.query("SELECT page, minute, clicks, low FROM pm")
+    shown = {(str(page), _minute(minute)): low for page, minute, _, low in rows}
+    assert shown == {key: None if key in began else min(groups[key]) for key in shown}
+    assert {None} < set(shown.values())
+    assert set(shown) == set(totals(project)) == set(expected_totals(project))
     assert totals(project) == expected_totals(project)
 
 

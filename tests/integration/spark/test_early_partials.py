@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
+from laminar_dagster.config.operators import stateful_operators
+from laminar_dagster.config.relations import Stateful
 from laminar_dagster.core.ports import Admission
 from laminar_dagster.spark.arrow_predicates import predicate
+from laminar_dagster.spark.early_operators import early_operator
 from laminar_dagster.spark.engine import SparkEngine
 from tests.integration.spark.conftest import Build
 from tests.integration.spark.project import (
@@ -119,3 +123,111 @@ def test_both_ways_give_the_same_state_and_output(
             (project.root / name).rename(project.root / f"{name}.{len(found)}")
     assert found[0] == found[1]
     assert len(found[0]) > 2
+
+
+FOREVER = "EMIT CHANGES WITH (state.ttl = 'unbounded')"
+SOURCE_COLUMNS = pa.schema(
+    [
+        ("page", pa.string()),
+        ("amount", pa.float64()),
+        ("price", pa.decimal128(10, 2)),
+        ("n", pa.int32()),
+        ("at", pa.timestamp("us", "UTC")),
+    ]
+)
+# State by key of each kind, with the key of its sink.
+KEYED = {
+    "totals": (
+        "SELECT page, COUNT(*) AS clicks, SUM(amount) AS amount, AVG(price) AS price,"
+        " MIN(amount) AS least, MAX_BY(n, at) AS newest, COUNT(DISTINCT n) AS numbers"
+        f" FROM clicks WHERE n >= 0 GROUP BY page {FOREVER}",
+        "page",
+    ),
+    "recent": (
+        "SELECT page, n, COUNT(*) AS clicks, SUM(amount) AS amount FROM clicks WHERE n >= 0"
+        " GROUP BY page, n EMIT CHANGES WITH (state.ttl = '15s')",
+        "page, n",
+    ),
+    "overall": ("SELECT 1 AS one, COUNT(*) AS c FROM clicks WHERE n >= 0 EMIT CHANGES", "one"),
+    "pairs": (f"SELECT DISTINCT page, price FROM clicks WHERE n >= 0 {FOREVER}", "page, price"),
+    "open_minutes": (
+        "SELECT page, window_end AS until, COUNT(*) AS clicks, SUM(amount) AS amount"
+        " FROM clicks WHERE n >= 0"
+        " GROUP BY HOP(at, INTERVAL '30' SECOND, INTERVAL '1' MINUTE), page"
+        " EMIT CHANGES WITH (allowed.lateness = '1500ms')",
+        "page, until",
+    ),
+    "visits": (
+        "SELECT page, window_start AS since, SUM(amount) AS amount FROM clicks WHERE n >= 0"
+        " GROUP BY SESSION(at, INTERVAL '4' SECOND), page",
+        "",
+    ),
+    "firsts": (
+        "SELECT page, n, amount FROM clicks WHERE n >= 0"
+        f" QUALIFY ROW_NUMBER() OVER (PARTITION BY page, n ORDER BY at) = 1 {FOREVER}",
+        "page, n",
+    ),
+    "best": (
+        "SELECT page, place, amount, price FROM (SELECT *, ROW_NUMBER() OVER"
+        " (PARTITION BY page ORDER BY n DESC, amount) AS place FROM clicks WHERE n >= 0)"
+        " WHERE place <= 3 EMIT CHANGES WITH (state.ttl = '20s')",
+        "page, place",
+    ),
+}
+
+
+def lay_out(project: Project, views: Mapping[str, str]) -> None:
+    """These views as the only ones, each with a sink."""
+    folder = project.root / "dbt_like_configs" / "clicks"
+    for each in (folder / "models").iterdir():
+        each.unlink()
+    sinks = []
+    for name, sql in views.items():
+        (folder / "models" / f"{name}.sql").write_text(sql)
+        _, key = KEYED.get(name, ("", ""))
+        mode = f", mode = 'upsert', key = '{key}'" if key else ""
+        options = f"connector = 'sqlite', path = 'out.db', table = '{name}'{mode}"
+        sinks.append(f"CREATE SINK to_{name} FROM {name} WITH ({options});")
+    (folder / "sinks.sql").write_text("\n".join(sinks))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("large", [None, LARGE])
+def test_both_ways_give_the_same_state_by_key(
+    project: Project, build: Build, large: str | None
+) -> None:
+    """With the records wanted by another view as well, and without."""
+    found = []
+    project.append("a.ndjson", random_records(random.Random(1), 300))
+    project.append("b.ndjson", random_records(random.Random(2), 260, begin=20))
+    for is_early, condition in ((True, "n >= 0"), (False, "n + 0 >= 0")):
+        views = {name: sql.replace("n >= 0", condition) for name, (sql, _) in KEYED.items()}
+        lay_out(project, {**views, "large": large} if large else views)
+        pipeline = build(limits=Admission(max_records=190))
+        assert isinstance(pipeline.engine, SparkEngine)
+        ways = {
+            early_operator(operator, query, SOURCE_COLUMNS) is not None
+            for view in pipeline.engine.model.views
+            for operator, query in stateful_operators(view)
+            if isinstance(query, Stateful)
+        }
+        assert ways == {is_early}
+        found.append(
+            [
+                (
+                    manifest.counts,
+                    manifest.watermark,
+                    {
+                        entry.operator_id: [part.sha256 for part in entry.partitions]
+                        for entry in manifest.operators
+                    },
+                    [(sink.sink_id, sink.output_sha256) for sink in manifest.sinks],
+                )
+                for manifest in run_until_done(pipeline)
+            ]
+        )
+        for name in ("state", "out.db"):
+            (project.root / name).rename(project.root / f"{name}.{len(found)}")
+    assert found[0] == found[1]
+    assert len(found[0]) > 2
+    assert all(counts.late and counts.filtered for counts, *_ in found[0][:2])

@@ -18,6 +18,7 @@ from laminar_dagster.core import layout
 from laminar_dagster.core.document import FORMAT_VERSION
 from laminar_dagster.core.ids import CheckpointId, EpochNumber, PipelineName
 from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.ports import Reference
 from laminar_dagster.core.prepared import AttemptRecord
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock, mint_checkpoint_id
@@ -48,6 +49,7 @@ class History:
     log: MemoryLog = field(default_factory=MemoryLog)
     table: MemoryTable = field(default_factory=MemoryTable)
     ids: dict[int, CheckpointId] = field(default_factory=dict)
+    tables: tuple[Reference, ...] = ()
 
     @property
     def checkpoints(self) -> CheckpointStore:
@@ -62,6 +64,7 @@ class History:
             engine=MemoryEngine(store, self.log),
             sources=(MemorySource(self.log),),
             sinks=(MemorySink(self.table),),
+            references=self.tables,
             clock=ClockOf2026(),
             # Nothing goes unless the test asks for it.
             collect_every=10**6,

@@ -14,11 +14,13 @@ from laminar_dagster.core.errors import SinkUnavailable
 from laminar_dagster.core.ids import EpochNumber, SourceId
 from laminar_dagster.core.offsets import CustomIdentity, FilePosition, SourceRange
 from laminar_dagster.core.plan import SourcePlan
+from laminar_dagster.core.ports import ReferenceFreshness
 from laminar_dagster.runtime import steps
 from laminar_dagster.runtime.clock import SystemClock
 from laminar_dagster.runtime.collector import Retention, collect
 from laminar_dagster.runtime.epoch import EpochRunner
 from tests.unit.cli.conditions import History, Project, flip_bit
+from tests.unit.runtime.memory_reference import MemoryReference
 
 
 @pytest.fixture
@@ -78,6 +80,30 @@ def test_shows_an_epoch_whole(project: Project, history: History) -> None:
         assert f"\n\n{title}" in told
     # The ranges say where each source stands; it is not told twice.
     assert "\nSources\n" not in told
+
+
+def test_shows_which_copies_of_reference_tables_an_epoch_sees(project: Project) -> None:
+    table = MemoryReference(freshness=ReferenceFreshness(timedelta(0), keeps_when_away=True))
+    history = History(project.store, tables=(table,)).run(2)
+    (first,) = history.manifest(1).references
+    told = project.laminar("epochs", "show", "2").stdout
+    assert "\n\nReference tables: which copy it sees of each\n" in told
+    assert first.copy_id in told and "version one" in told
+    assert first.key_of(first.files[0]) in told, "it is a file that the epoch needs"
+    (found,) = project.laminar.json("epochs", "show", "2")["references"]
+    assert (found["reference"], found["epoch"], found["copy_id"]) == ("fruit", 1, first.copy_id)
+    assert (found["rows"], found["size_bytes"], found["is_kept"]) == (1, 3, False)
+    table.away = True
+    history.run(1)
+    (found,) = project.laminar.json("epochs", "show", "3")["references"]
+    assert (found["copy_id"], found["is_kept"]) == (first.copy_id, True)
+    assert found["unavailable_since"] == "2026-01-01T11:59:00Z"
+    for command in (("epochs", "show", "3"), ("checkpoints", "show", "latest")):
+        assert "kept: away since 2026-01-01 11:59:00 UTC" in project.laminar(*command).stdout
+    # What is kept of it when its checkpoint is collected.
+    collect(history.checkpoints, Retention(1, timedelta(0)), SystemClock().now())
+    (found,) = project.laminar.json("epochs", "show", "1")["references"]
+    assert found["copy_id"] == first.copy_id
 
 
 def test_a_collected_epoch_tells_what_is_kept(project: Project, history: History) -> None:

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from laminar_dagster.cli.main import cli
+from laminar_dagster.cli.numbers import EPOCH, EPOCH_OR_BEGINNING, PORT, NumberType
 from laminar_dagster.cli.options import DurationType, LimitType
 
 
@@ -41,3 +45,69 @@ def test_reads_limits(text: str, limit: int | None) -> None:
 def test_refuses_what_is_no_limit(text: str) -> None:
     with pytest.raises(click.BadParameter):
         LimitType().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "number"),
+    [(EPOCH, "1", 1), (EPOCH, " 007 ", 7), (EPOCH_OR_BEGINNING, "0", 0), (PORT, "65535", 65_535)],
+)
+def test_reads_numbers(kind: NumberType, text: str, number: int) -> None:
+    assert kind.convert(text, None, None) == number
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "0", "-1", "+1", "1_000", "1.0", "1e3", "\u0661", str(2**63), "1" * 5000]
+)
+def test_refuses_what_is_no_number(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not the number of an epoch: a whole number"):
+        EPOCH.convert(text, None, None)
+
+
+def test_a_number_that_is_too_large_is_told_how_large_it_may_be() -> None:
+    with pytest.raises(click.BadParameter, match=r"'65536' is not a port: .* from 0 to 65535"):
+        PORT.convert("65536", None, None)
+
+
+def commands(
+    group: click.Group = cli, before: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command with its words."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, (*before, name))
+        yield (*before, name), command
+
+
+NUMBERS = [
+    (words, parameter)
+    for words, command in commands()
+    for parameter in command.params
+    if isinstance(parameter.type, NumberType)
+]
+
+
+def test_every_number_of_the_command_line_is_read_in_one_place() -> None:
+    assert len(NUMBERS) > 12
+    plain = (type(click.INT), type(click.FLOAT), click.IntRange, click.FloatRange)
+    for words, command in commands():
+        for parameter in command.params:
+            counts = isinstance(parameter, click.Option) and parameter.count
+            assert counts or not isinstance(parameter.type, plain), (words, parameter.name)
+
+
+@pytest.mark.parametrize(
+    ("words", "parameter"), NUMBERS, ids=lambda each: getattr(each, "name", None)
+)
+def test_a_wrong_number_is_answered_in_words(
+    words: tuple[str, ...], parameter: click.Parameter
+) -> None:
+    option = parameter.opts[:1] if isinstance(parameter, click.Option) else []
+    result = CliRunner().invoke(cli, [*words, *option, "x"])
+    assert result.exit_code == 2
+    told = " ".join(result.output.split())
+    assert "'x' is not " in told
+    assert "a whole number from " in told
+    assert "integer" not in told

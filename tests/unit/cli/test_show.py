@@ -9,6 +9,7 @@ from laminar_dagster.cli.manifest_dossier import dossier
 from laminar_dagster.cli.plain_documents import plain_document
 from laminar_dagster.cli.tables import Fields, Line, Table
 from laminar_dagster.core import layout
+from laminar_dagster.core.additions import AddedPartial
 from laminar_dagster.core.document import checksum, decode, encode
 from laminar_dagster.core.ids import CheckpointId, EpochNumber, FileName, SourceId
 from laminar_dagster.core.manifest import (
@@ -34,6 +35,7 @@ from laminar_dagster.core.offsets import (
 )
 from tests.unit.cli.conditions import History, Laminar, flip_bit
 
+ADDED = AddedPartial(partial="max(n)", epoch=EpochNumber(4), generation=1, shows="null")
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -258,6 +260,9 @@ def _full(history: History) -> CheckpointManifest:
     return msgspec.structs.replace(
         history.manifest(5),
         watermark=1_767_268_800_500_000,
+        operators=tuple(
+            msgspec.structs.replace(each, added=(ADDED,)) for each in history.manifest(5).operators
+        ),
         metadata={"owner": "team\x1b[31m\nred", "a": "b"},
         dead_letters=(DeadLetterEntry(source_id=SourceId("numbers"), files=(file,)),),
         counts=RecordCounts(read=1_000, processed=997, dead_lettered=3),
@@ -284,6 +289,10 @@ def test_tells_of_dead_letters_gaps_watermarks_and_metadata(history: History) ->
     assert list(letters.rows) == [("numbers", "3", "0", "1", "2.0 KiB")]
     assert list(tables["Gaps"].rows) == [
         ("numbers", "numbers/0", "offset 2", "offset 9", "retention")
+    ]
+    assert list(tables["Added to state that was there"].rows) == [
+        (str(each.operator_id), "max(n)", "4", "NULL in rows that began before")
+        for each in history.manifest(5).operators
     ]
     # No calendar reaches that far.
     assert tables["Sources"].rows[0][3] == f"{2**62} µs"
@@ -355,6 +364,7 @@ def test_every_member_of_a_manifest_has_its_place_in_the_dossier() -> None:
     } == {
         "OperatorSnapshotEntry": (
             "operator_id", "operator_type", "state_backend", "partitions", "schema_fingerprint",
+            "added",
         ),
         "PartitionSnapshotEntry": (
             "partition_id", "path", "size_bytes", "sha256", "is_incremental", "rows",
@@ -370,4 +380,5 @@ def test_every_member_of_a_manifest_has_its_place_in_the_dossier() -> None:
         "version", "checkpoint_id", "epoch", "pipeline", "fingerprint", "plan_checksum",
         "previous_checkpoint_id", "started_at", "completed_at", "total_size_bytes", "counts",
         "operators", "sources", "sinks", "dead_letters", "watermark", "is_unaligned", "metadata",
+        "references",
     )  # fmt: skip

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -15,12 +16,15 @@ from laminar_dagster.cli.standing import describe_step
 from laminar_dagster.core import layout, protocol
 from laminar_dagster.core.errors import EpochTaken, SinkUnavailable
 from laminar_dagster.core.ids import BranchName, CheckpointId, EpochNumber, SinkId, SourceId
+from laminar_dagster.core.ports import ReferenceFreshness
 from laminar_dagster.core.upkeep import Promotion
+from laminar_dagster.runtime import steps
 from laminar_dagster.runtime.adapters import Adapters
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.upkeep import plan_upkeep
 from laminar_dagster.testing.memory_pipeline import MemorySink, MemorySource, MemoryTable
 from tests.unit.cli.conditions import History, Project, flip_bit
+from tests.unit.runtime.memory_reference import MemoryReference
 from tests.unit.runtime.observed import ObservedSource, ReadingEngine
 from tests.unit.runtime.test_backlog import AwaySource
 
@@ -247,6 +251,99 @@ def test_of_many_partitions_those_with_the_most_lag_are_shown(
     assert "5 partitions with less; `--json` lists them all." in told
     (document,) = project.laminar.json("status")["sources"]
     assert len(document["lag"]) == 25
+
+
+# --- reference tables -----------------------------------------------------------------------------
+
+DECLARED = """
+CREATE REFERENCE TABLE fruit (id BIGINT NOT NULL, name STRING, PRIMARY KEY (id))
+WITH (connector = 'file', path = 'fruit.csv', format = 'csv');
+"""
+
+
+@pytest.fixture
+def fruit(project: Project, monkeypatch: pytest.MonkeyPatch) -> MemoryReference:
+    """The reference table of the project's pipeline, which is one in memory."""
+    with (project.folder / "sources.sql").open("a") as file:
+        file.write(DECLARED)
+    table = MemoryReference(freshness=ReferenceFreshness(timedelta(0), keeps_when_away=True))
+    monkeypatch.setattr(status, "build_adapters", lambda *_args: Adapters((), (), (table,)))
+    return table
+
+
+def test_a_reference_table_before_its_first_copy(project: Project, fruit: MemoryReference) -> None:
+    (document,) = project.laminar.json("status")["references"]
+    assert document == {
+        "reference": "fruit",
+        "connector": "file",
+        "copy": None,
+        "age_seconds": None,
+        "next_look_at": None,
+        "is_looked_at_next": True,
+        "keeps_when_away": True,
+    }
+    assert "with the next epoch  not copied yet" in project.laminar("status").stdout
+
+
+def test_a_reference_table_and_the_copy_that_is_used(
+    project: Project, fruit: MemoryReference
+) -> None:
+    History(project.store, tables=(fruit,)).run(2)
+    (document,) = project.laminar.json("status")["references"]
+    copy = document.pop("copy")
+    assert document.pop("age_seconds") > 0
+    assert document == {
+        "reference": "fruit",
+        "connector": "file",
+        "next_look_at": "2026-01-01T11:59:00Z",
+        "is_looked_at_next": True,
+        "keeps_when_away": True,
+    }
+    assert (copy["epoch"], copy["rows"], copy["size_bytes"], copy["files"]) == (1, 1, 3, 1)
+    assert (copy["checked_at"], copy["is_kept"]) == ("2026-01-01T11:59:00Z", False)
+    told = project.laminar("status").stdout
+    assert "\n\nReference tables\n" in told
+    assert "answered at the last look" in told
+    assert "warning" not in told
+
+
+def test_when_a_reference_table_is_looked_at_next(project: Project, fruit: MemoryReference) -> None:
+    History(project.store, tables=(fruit,)).run(1)
+    fruit.freshness = ReferenceFreshness(timedelta(days=365_000))
+    (document,) = project.laminar.json("status")["references"]
+    assert document["next_look_at"] is not None and not document["is_looked_at_next"]
+    assert "  in 36" in project.laminar("status").stdout
+    for never in (None, timedelta.max):
+        fruit.freshness = ReferenceFreshness(never)
+        (document,) = project.laminar.json("status")["references"]
+        assert document["next_look_at"] is None and not document["is_looked_at_next"]
+        assert "  never  " in project.laminar("status").stdout
+    fruit.declaration = "e" * 64
+    (document,) = project.laminar.json("status")["references"]
+    assert document["copy"] is None and document["is_looked_at_next"]
+    assert "declared otherwise than its copy" in project.laminar("status").stdout
+
+
+def test_a_reference_table_that_is_away_is_a_warning_from_its_plan_on(
+    project: Project, fruit: MemoryReference
+) -> None:
+    history = History(project.store, tables=(fruit,)).run(1)
+    fruit.away = True
+    history.arrive()
+    # Nothing has come of the plan yet.
+    steps.plan(history.pipeline(), EpochNumber(2))
+    document = project.laminar.json("status")
+    (found,) = document["references"]
+    assert found["copy"]["is_kept"]
+    assert found["copy"]["unavailable_since"] == "2026-01-01T11:59:00Z"
+    (warning,) = document["warnings"]
+    assert warning.startswith(
+        "reference table fruit has been away since 2026-01-01 11:59:00 UTC: epochs go on with its "
+        "copy (on_unavailable = 'keep'), last found right "
+    )
+    told = project.laminar("status").stdout
+    assert "kept: away since 2026-01-01 11:59:00 UTC" in told
+    assert f"warning: {warning[:60]}" in told
 
 
 def test_a_damaged_store_is_told_with_what_is_damaged_and_what_to_do(

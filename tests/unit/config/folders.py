@@ -9,8 +9,9 @@ import pytest
 
 from laminar_dagster.config.connectors import Connectors
 from laminar_dagster.config.mistakes import InvalidPipeline
-from laminar_dagster.config.model import PipelineModel, Query
+from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.config.project import load_pipeline
+from laminar_dagster.config.relations import PythonKeyed, PythonRows, Query
 
 CONFIG = "name: shop\nstore: .laminar/store\n"
 SOURCES = """\
@@ -68,4 +69,6 @@ def read_query(folder: Path, sql: str, config: str = CONFIG) -> Query:
     """One query over ``SOURCES``."""
     files = {"pipeline.yml": config, "sources.sql": SOURCES, "models/m.sql": sql}
     model = load(folder, files)
-    return next(each.query for each in model.views if each.name == "m")
+    query = next(each.query for each in model.views if each.name == "m")
+    assert not isinstance(query, PythonRows | PythonKeyed)
+    return query

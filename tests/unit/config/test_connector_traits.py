@@ -13,6 +13,8 @@ from laminar_dagster.config.model import Column, PipelineModel, SourceTable, Wat
 from laminar_dagster.config.statements import run_statement
 from laminar_dagster.sources.kafka.options import KafkaOptions
 from laminar_dagster.sources.kafka.traits import METADATA, kafka_traits
+from laminar_dagster.sources.mysql.options import mysql_cdc_traits
+from laminar_dagster.sources.postgres.traits import postgres_cdc_traits
 from laminar_dagster.spark import columns
 from tests.unit.config.folders import CONFIG, load, mistakes
 
@@ -186,10 +188,42 @@ def test_an_author_declares_no_column_with_an_underscore(tmp_path: Path) -> None
     assert "the column `_weight` of `s` has a reserved name" in problem
 
 
+CHANGES = {
+    "postgres-cdc": "tables = 'orders', slot = 'a', before = 'required'",
+    "mysql-cdc": "tables = 'orders'",
+    "kafka": "format = 'debezium-json', 'debezium.before' = 'required'",
+}
+
+
+@pytest.mark.parametrize("connector", CHANGES)
+def test_one_view_runs_on_every_source_of_changes(tmp_path: Path, connector: str) -> None:
+    """Unchanged, with ``_op`` in it; ``*`` stands for the row and its weight."""
+    connectors = Connectors(
+        sources=dict.fromkeys(CHANGES, ("*",)),
+        sinks={},
+        traits={
+            "kafka": kafka_traits,
+            "mysql-cdc": mysql_cdc_traits,
+            "postgres-cdc": postgres_cdc_traits,
+        },
+    )
+    text = (
+        "CREATE SOURCE TABLE orders (id BIGINT, price BIGINT)"
+        f" WITH (connector = '{connector}', {CHANGES[connector]});\n"
+        "CREATE MATERIALIZED VIEW since AS SELECT id, _op AS op, _weight FROM orders"
+        " WHERE _op <> 'r';\n"
+        "CREATE MATERIALIZED VIEW whole AS SELECT * FROM orders;\n"
+    )
+    model = load(tmp_path, {"a.sql": text}, connectors=connectors)
+    assert model.sources[0].added == ("_op", "_weight")
+    columns = {str(view.name): view.columns for view in model.views}
+    assert columns == {"since": ("id", "op", "_weight"), "whole": ("id", "price", "_weight")}
+
+
 def test_no_added_column_has_a_name_of_the_engines_own() -> None:
     own = {value for name, value in vars(columns).items() if name.isupper()}
     added = kafka_traits({"include.metadata": "TRUE", "format": "debezium-json"}).columns
-    assert len(added) == len(METADATA) + 1
+    assert len(added) == len(METADATA) + 2
     assert not own & {each.name for each in added}
     # Keys, aggregates and expressions of a window are numbered.
     assert not [each.name for each in added if re.fullmatch(r"_[a-z]\d+", each.name)]

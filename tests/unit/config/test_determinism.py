@@ -13,7 +13,8 @@ from laminar_dagster.config.determinism import (
     DeterminismWarning,
     kind_of_call,
 )
-from laminar_dagster.config.sql.functions import spark_functions
+from laminar_dagster.config.relations import Select
+from laminar_dagster.config.sql.functions import ELSEWHERE, spark_functions
 from tests.unit.config.folders import CONFIG, SOURCES, load, read_query, wrong_query
 
 WARN = f"{CONFIG}determinism: warn\n"
@@ -140,3 +141,18 @@ def test_every_function_that_is_not_deterministic_is_one_of_spark() -> None:
     warning = DeterminismWarning("random", "v", "rand()", "v.sql:1:8")
     assert warning.problem == "`rand()` is random, so view `v` is not deterministic"
     assert "determinism: warn" in warning.suggestion
+
+
+def test_every_function_that_is_deterministic_is_taken(tmp_path: Path) -> None:
+    """Plain calls of all of Spark's; what is grammar, or a window of its own, is told elsewhere."""
+    grammar = "between case cast extract in overlay position substr substring trim try_cast when"
+    apart = {*grammar.split(), *ELSEWHERE}
+    names = [name for name, kind in spark_functions().items() if kind == "scalar"]
+    calls = [name for name in names if name not in apart and not kind_of_call(name, [None])]
+    assert len(calls) > 390
+    columns = ", ".join(f"{name}(page) AS {name}_1" for name in calls)
+    query = read_query(tmp_path, f"SELECT {columns} FROM clicks")
+    assert isinstance(query, Select)
+    # An operator, such as AND, is spelled as one.
+    spelled = [each.sql.lower().replace(" ", "") for each in query.columns]
+    assert spelled == [f"{name}(page)" for name in calls]

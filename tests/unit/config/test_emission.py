@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from laminar_dagster.config.aggregate import Aggregate
 from laminar_dagster.config.emission import keyed_by_window
-from laminar_dagster.config.model import (
-    Aggregate,
-    Place,
+from laminar_dagster.config.model import Place, View
+from laminar_dagster.config.relations import (
     Projection,
     Select,
     TableInput,
-    View,
     Window,
     WindowAggregate,
 )

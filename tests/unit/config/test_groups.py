@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from laminar_dagster.config.aggregate import Aggregate, Ordering
 from laminar_dagster.config.definition import define
 from laminar_dagster.config.lineage import column_lineage
-from laminar_dagster.config.model import (
-    Aggregate,
+from laminar_dagster.config.operators import stateful_operators
+from laminar_dagster.config.relations import (
     KeyedAggregate,
-    Ordering,
     Projection,
     Ranked,
     Select,
@@ -20,7 +20,6 @@ from laminar_dagster.config.model import (
     Window,
     WindowAggregate,
 )
-from laminar_dagster.config.operators import stateful_operators
 from laminar_dagster.core.deployment import compare_definitions
 from tests.unit.config.folders import SOURCES, load, mistakes, read_query
 
@@ -134,6 +133,55 @@ def test_a_filter_of_an_aggregate_is_part_of_its_argument(tmp_path: Path) -> Non
             Aggregate("_a0", "max_by", "page", "IF(amount > 0, ts, NULL)"),
         ),
         ("COUNT_IF(amount > 0)", Aggregate("_a0", "count", "IF(amount > 0, 1, NULL)")),
+        ("count(DISTINCT page, ts)", Aggregate("_a0", "count_distinct", "page", others=("ts",))),
+        ("SUM(DISTINCT amount)", Aggregate("_a0", "sum_distinct", "amount")),
+        ("any_value(page)", Aggregate("_a0", "min", "page")),
+        ("every(amount > 0)", Aggregate("_a0", "bool_and", "amount > 0")),
+        ("std(amount)", Aggregate("_a0", "stddev_samp", "amount")),
+        ("corr(amount, user_id)", Aggregate("_a0", "corr", "amount", others=("user_id",))),
+        ("median(amount)", Aggregate("_a0", "percentile", "amount", shares=(0.5,))),
+        (
+            "percentile(amount, array(0.1, 0.9D))",
+            Aggregate("_a0", "percentile", "amount", shares=(0.1, 0.9), is_list=True),
+        ),
+        (
+            "percentile_disc(0.25) WITHIN GROUP (ORDER BY amount)",
+            Aggregate("_a0", "percentile_disc", "amount", shares=(0.25,)),
+        ),
+        (
+            "percentile_approx(amount, 0.5)",
+            Aggregate("_a0", "approx_percentile", "amount", shares=(0.5,), precision=6),
+        ),
+        (
+            "approx_percentile(amount, 0.5, 10000)",
+            Aggregate("_a0", "approx_percentile", "amount", shares=(0.5,), precision=13),
+        ),
+        (
+            "approx_count_distinct(page)",
+            Aggregate(
+                "_a0",
+                "approx_count_distinct",
+                "IF(page IS NULL, NULL, xxhash64(page))",
+                precision=9,
+            ),
+        ),
+        (
+            "string_agg(DISTINCT page, ', ')",
+            Aggregate("_a0", "string_agg", "page", separator=", ", is_distinct=True),
+        ),
+        (
+            "listagg(page, '-') WITHIN GROUP (ORDER BY ts DESC, amount) FILTER (WHERE amount > 0)",
+            Aggregate(
+                "_a0",
+                "string_agg",
+                "IF(amount > 0, page, NULL)",
+                order=(
+                    Ordering("IF(amount > 0, ts, NULL)", True, False),
+                    Ordering("IF(amount > 0, amount, NULL)", False, True),
+                ),
+                separator="-",
+            ),
+        ),
     ],
 )
 def test_aggregates_are_what_they_are_kept_as(

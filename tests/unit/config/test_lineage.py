@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from laminar_dagster.config.lineage import InputColumn, column_lineage
-from laminar_dagster.config.model import Projection, Select
 from laminar_dagster.config.project import load_pipeline
+from laminar_dagster.config.relations import Projection, Select
 from tests.unit.config.folders import SOURCES, load
 from tests.unit.config.test_queries import TEXTS
 

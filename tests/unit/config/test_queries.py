@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from laminar_dagster.config.model import (
-    Aggregate,
+from laminar_dagster.config.aggregate import Aggregate
+from laminar_dagster.config.relations import (
     Projection,
     Select,
     TableInput,

@@ -229,6 +229,7 @@ def test_names_are_told_apart_whatever_their_case(tmp_path: Path) -> None:
         "b.sql": "CREATE VIEW S AS SELECT x FROM v; CREATE SINK O FROM V WITH (connector = 'a');",
     }
     assert mistakes(tmp_path, files) == [
-        "b.sql:1:13: there is already a source or view `S` (the other is at a.sql:1:21)",
+        "b.sql:1:13: there is already a source, reference table or view `S` "
+        "(the other is at a.sql:1:21)",
         "b.sql:1:47: there is already a sink `O` (the other is at a.sql:2:47)",
     ]

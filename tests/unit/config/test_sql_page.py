@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from laminar_dagster.config.sql.page import page
-from laminar_dagster.config.sql.refusals import Refusal, refusals
-from laminar_dagster.config.sql.support import SUPPORTED, TABLES, Supported
+from laminar_dagster.config.sql.refusal import Refusal
+from laminar_dagster.config.sql.refusals import refusals
+from laminar_dagster.config.sql.support import SUPPORTED, TABLES
+from laminar_dagster.config.sql.supported import Supported
 from tests.unit.config.folders import load, mistakes
 
 PAGE = Path(__file__).parents[3] / "docs" / "sql.md"

@@ -74,7 +74,8 @@ def test_describe_hides_secrets(model: PipelineModel) -> None:
         ),
         (
             "SHOW SORCES",
-            "statement:1:6: SOURCES, SINKS, MATERIALIZED VIEWS or VIEWS is expected here, "
+            "statement:1:6: SOURCES, REFERENCE TABLES, SINKS, MATERIALIZED VIEWS or VIEWS "
+            "is expected here, "
             "not `SORCES` (did you mean `SOURCES`?)",
         ),
         ("SHOW SOURCES; SHOW SINKS", "statement:1:15: one statement at a time"),

@@ -51,6 +51,18 @@ CASES: list[tuple[dict[str, Any], Verdict, str]] = [
     ({"partials": ("max(n)", "count(*)", "sum(price)")}, "keep", ""),
     ({"partials": ("count(*)",)}, "migrate", "`sum(price)`, `max(n)` is left out"),
     ({"partials": (*OPERATOR.partials, "min(n)")}, "rebuild", "open windows hold no `min(n)`"),
+    ({"partials": (*OPERATOR.partials, "min(n)")}, "rebuild", "with `state.added = 'null'`"),
+    (
+        {"partials": (*OPERATOR.partials, "min(n)"), "on_added": "null"},
+        "migrate",
+        "`min(n)` is added: NULL in rows that are there, exact in all that begin",
+    ),
+    (
+        {"partials": (*OPERATOR.partials, "min(n)"), "on_added": "from_now"},
+        "migrate",
+        "`min(n)` is added: counted from the next epoch on, also in rows there are",
+    ),
+    ({"on_added": "null"}, "keep", ""),
     ({"time": "at"}, "rebuild", "event time was `ts`, and is `at`"),
     ({"size_micros": 120_000_000}, "rebuild", "the window was 60 s, and is 120 s every 60 s"),
     ({"keys": ()}, "rebuild", "the keys were `page`, and are nothing"),
@@ -92,6 +104,81 @@ def test_a_change_and_its_verdict(parts: dict[str, Any], verdict: Verdict, reaso
     assert found.verdict == verdict
     assert bool(found.reasons) == (verdict != "keep")
     assert not reason or any(reason in each for each in found.reasons)
+
+
+OPERATOR_IN_PYTHON = structs.replace(
+    OPERATOR, kept_as="operator", partials=(), state={"n": "int32", "old": "string"}, code="1"
+)
+
+
+@pytest.mark.parametrize(
+    ("parts", "verdict", "reason"),
+    [
+        ({"code": "2"}, "migrate", "its code has changed, and goes on with the state"),
+        (
+            {"state": {"n": "int32", "old": "string", "new": "int64"}},
+            "migrate",
+            "`new` is added to its state, null for keys that are there",
+        ),
+        ({"state": {"n": "int32"}}, "migrate", "`old` is left out of its state"),
+        (
+            {"state": {"n": "int64", "old": "string"}},
+            "migrate",
+            "`n` of its state is widened from int32 to int64",
+        ),
+        (
+            {"state": {"n": "string", "old": "string"}},
+            "rebuild",
+            "`n` of its state was int32, and is string",
+        ),
+        ({"version_of_state": "2"}, "rebuild", "its version was nothing, and is `2`"),
+        ({"lateness_micros": 2_000_000}, "rebuild", "up to 0 s late, and are to be up to 2 s"),
+        ({"gap_micros": 5_000_000}, "rebuild", "for ever, and are to be kept for 5 s after the"),
+        ({"weight": "_weight"}, "rebuild", "rows were weighed by nothing, and are by `_weight`"),
+        ({"kept_as": None}, "rebuild", "as an operator, and is to be kept until windows close"),
+        ({"offset_micros": 1_000_000}, "rebuild", "and is 60 s, shifted by 1 s"),
+        ({"slide_micros": 30_000_000, "grows": True}, "rebuild", "60 s in steps of 30 s"),
+        ({"size_micros": 0, "slide_micros": 0}, "rebuild", "the window was 60 s, and is none"),
+    ],
+)
+def test_a_changed_operator_in_python(parts: dict[str, Any], verdict: Verdict, reason: str) -> None:
+    new = structs.replace(OPERATOR_IN_PYTHON, **parts)
+    (found,) = compare_definitions(definition(OPERATOR_IN_PYTHON), definition(new))
+    assert found.verdict == verdict
+    assert any(reason in each for each in found.reasons), found.reasons
+
+
+def test_what_weighs_its_rows_cannot_begin_in_the_middle() -> None:
+    weighed = structs.replace(OPERATOR, kept_as="group", weight="_weight", on_added="from_now")
+    more = structs.replace(weighed, partials=(*OPERATOR.partials, "sum(n)"))
+    (found,) = compare_definitions(definition(weighed), definition(more))
+    assert found.verdict == "rebuild"
+    assert found.reasons[0].startswith("its state holds no `sum(n)`, and would take back what")
+    more = structs.replace(more, on_added="null")
+    assert compare_definitions(definition(weighed), definition(more))[0].verdict == "migrate"
+
+
+def test_ranks_get_no_columns() -> None:
+    ranks = structs.replace(OPERATOR, kept_as="rank", on_added="null")
+    more = structs.replace(ranks, partials=(*OPERATOR.partials, "m"))
+    (found,) = compare_definitions(definition(ranks), definition(more))
+    assert found.verdict == "rebuild"
+    assert "what was left out of them cannot be had back" in found.reasons[0]
+
+
+def test_the_same_input_is_the_same_whatever_is_read_by_name() -> None:
+    """An input that was not written down is compared by the names of what is read."""
+    old = structs.replace(OPERATOR, input="1")
+    renamed = {"clicks": "as files", "clear": "a view"}
+    for before, after, verdict in (
+        ("1", "1", "keep"),
+        ("1", "2", "rebuild"),
+        (None, "1", "rebuild"),
+    ):
+        first = structs.replace(old, input=before)
+        second = structs.replace(old, input=after, reads=renamed)
+        (found,) = compare_definitions(definition(first), definition(second))
+        assert found.verdict == verdict
 
 
 SPREAD = "its state is spread over 8 buckets, not 9"

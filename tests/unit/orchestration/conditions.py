@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +13,7 @@ import dagster as dg
 from laminar_dagster.config.project import load_pipeline
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.plan import EpochPlan
-from laminar_dagster.core.ports import Violation
+from laminar_dagster.core.ports import Reference, Violation
 from laminar_dagster.orchestration.names import epoch_of, partition_key
 from laminar_dagster.orchestration.pipeline_defs import build_definitions
 from laminar_dagster.orchestration.stream import Stream
@@ -61,19 +61,20 @@ class MemoryStream(Stream):
 
     world: World
     gate: Callable[[EpochPlan], tuple[Violation, ...]]
+    tables: tuple[Reference, ...]
 
     @cached_property
     def adapters(self) -> Adapters:
         source, sink = MemorySource(self.world.log), MemorySink(self.world.table)
         source.address, sink.address = "file:///input", "sqlite:///out.db/t"
-        return Adapters((source,), (sink,))
+        return Adapters((source,), (sink,), self.tables)
 
     def open(self, session: object) -> Pipeline:
         store = LocalStore(self.project / "state")
         made = self.world.pipeline(store, fingerprint=self.model.fingerprint, retain=3)
         engine = cast(MemoryEngine, made.engine)
         engine.gate = self.gate
-        return made
+        return replace(made, references=self.tables)
 
 
 @dataclass
@@ -85,6 +86,7 @@ class Stage:
     world: World = field(default_factory=World)
     files: dict[str, str] = field(default_factory=lambda: dict(FILES))
     violations: tuple[Violation, ...] = ()
+    tables: tuple[Reference, ...] = ()
 
     def arrive(self, *numbers: int) -> None:
         self.world.log.partitions[0].extend(numbers)
@@ -95,6 +97,7 @@ class Stage:
         stream = MemoryStream(load_pipeline(folder, {}, known_connectors()), self.project)
         stream.world = self.world
         stream.gate = lambda _plan: self.violations
+        stream.tables = self.tables
         return stream
 
     @cached_property

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import dagster as dg
 import pytest
 from msgspec import structs
 
 from laminar_dagster.core.errors import SourceReplaced, SourceUnavailable
 from laminar_dagster.core.ids import EpochNumber
+from laminar_dagster.core.ports import ReferenceFreshness
 from laminar_dagster.orchestration import checks
 from laminar_dagster.runtime.adapters import Adapters
 from laminar_dagster.runtime.backlog import Backlog
 from tests.unit.orchestration.conditions import Stage
+from tests.unit.runtime.memory_reference import MemoryReference
 from tests.unit.runtime.observed import ObservedSource
 
 
@@ -78,6 +82,40 @@ def test_a_source_that_no_longer_holds_what_was_read_is_told(
     assert not found.passed
     assert found.severity == dg.AssetCheckSeverity.WARN
     assert found.metadata["oldest_epoch"] == dg.MetadataValue.int(1)
+
+
+# --- reference tables -----------------------------------------------------------------------------
+
+
+def test_a_reference_table_that_is_away_is_a_warning(stage: Stage) -> None:
+    table = MemoryReference(freshness=ReferenceFreshness(timedelta(0), keeps_when_away=True))
+    stage.files["references.sql"] = (
+        "CREATE REFERENCE TABLE fruit (id BIGINT NOT NULL, name STRING, PRIMARY KEY (id))"
+        " WITH (connector = 'file', path = 'fruit.csv', format = 'csv');"
+    )
+    stage.tables = (table,)
+    stage.arrive(1, 2, 3)
+    assert stage.run("epoch_and_commit", [1]).success
+    assert result(stage, "reference_tables").passed
+    table.away = True
+    stage.world.clock.sleep(60)
+    stage.arrive(4, 5)
+    run = stage.run("epoch_and_commit", [2])
+    assert run.success
+    (told,) = (
+        each for each in run.get_asset_check_evaluations() if each.check_name == "reference_tables"
+    )
+    assert (told.passed, told.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert told.metadata["tables_away"] == dg.MetadataValue.int(1)
+    since = stage.world.clock.now().isoformat()
+    assert told.description is not None
+    assert told.description.startswith(f"fruit has been away since {since}; the copy of epoch 1 is")
+
+
+def test_without_reference_tables_nothing_is_said_of_them(ran: Stage) -> None:
+    assert "reference_tables" not in {each.name for each in checks.epoch_checks(ran.stream)}
+    with pytest.raises(StopIteration):
+        result(ran, "reference_tables")
 
 
 def observed(stage: Stage) -> ObservedSource:

@@ -44,6 +44,26 @@ def test_lineage_leads_from_sources_to_sinks(stage: Stage) -> None:
     assert below("clicks", "checkpoint_manifest") == {"sqlite/out.db/t"}
 
 
+def test_a_reference_table_is_an_asset_that_lineage_leads_from(tmp_path: Path) -> None:
+    table = (
+        "CREATE REFERENCE TABLE names (id BIGINT NOT NULL, name STRING, PRIMARY KEY (id))"
+        " WITH (connector = 'file', path = 'names.csv', format = 'csv');"
+    )
+    joined = "SELECT c.value, n.name FROM numbers c LEFT JOIN names n ON c.value = n.id"
+    files = {**FILES, "references.sql": table, "models/named.sql": joined}
+    write_pipeline(tmp_path, "clicks", files)
+    defs = build_project_defs(tmp_path)
+    graph = defs.resolve_asset_graph()
+    place = dg.AssetKey(["file", "names.csv"])
+    below = {key.to_user_string() for key in graph.get(place).child_keys}
+    assert below == {"clicks/epoch_plan", "clicks/named"}
+    lineage = node(defs, "clicks", "named").metadata["dagster/column_lineage"].deps_by_column
+    assert lineage["name"] == [dg.TableColumnDep(place, "name")]
+    assert [each.column_name for each in lineage["value"]] == ["value"]
+    columns = node(defs, *place.path).metadata["dagster/column_schema"].columns
+    assert [(each.name, each.type) for each in columns] == [("id", "bigint"), ("name", "string")]
+
+
 def test_columns_have_types_and_origins(stage: Stage) -> None:
     source = node(stage.defs, "file", "input")
     schema = source.metadata["dagster/column_schema"]

@@ -81,6 +81,17 @@ def test_one_draft_of_a_number_wins(keeper: StoredSnapshots) -> None:
     assert keeper.newest() == first
 
 
+def test_marks_of_drafts_are_found(keeper: StoredSnapshots) -> None:
+    mark = FileName("mark")
+    assert keeper.marks(1, mark) == ()
+    for word in (b"one", b"two"):
+        draft = keeper.begin(1)
+        keeper.write(draft, mark, 0, word)
+        keeper.write(draft, FileName("bookmark"), 3, b"rows")
+    keeper.write(keeper.begin(2), mark, 0, b"of another")
+    assert sorted(keeper.marks(1, mark)) == [b"one", b"two"]
+
+
 def test_a_description_under_another_name_is_refused(
     store: MemoryStore, keeper: StoredSnapshots
 ) -> None:
@@ -93,6 +104,7 @@ def test_a_description_under_another_name_is_refused(
 def test_without_a_store_there_is_none_and_none_is_taken() -> None:
     keeper = StoredSnapshots(None, SOURCE)
     assert keeper.newest() is None
+    assert keeper.marks(1, FileName("a")) == ()
     with pytest.raises(InvalidState):
         keeper.write(keeper.begin(1), FileName("a"), 0, b"")
 

@@ -11,7 +11,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from laminar_dagster.config.metrics import MetricsConfig
 from laminar_dagster.core.errors import InvalidConfig, SinkUnavailable, SourceUnavailable
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SourceId
 from laminar_dagster.core.offsets import FilePosition, KafkaPosition, SourceRange
+from laminar_dagster.core.ports import ReferenceFreshness
 from laminar_dagster.runtime.backlog import Backlog, SourceBacklog
 from laminar_dagster.runtime.epoch import EpochReport, EpochRunner
 from laminar_dagster.runtime.loop import EpochLoop, Retrying
@@ -30,6 +31,7 @@ from laminar_dagster.runtime.telemetry import MOST_PARTITIONS, Telemetry, open_t
 from laminar_dagster.testing.memory_store import MemoryStore
 from tests.services.otlp_collector import Collector, collecting
 from tests.unit.runtime.conditions import World
+from tests.unit.runtime.memory_reference import MemoryReference
 from tests.unit.runtime.observed import ObservedSource, ReadingEngine
 
 NAME = PipelineName("memory")
@@ -43,6 +45,7 @@ class Stand:
     world: World
     pipeline: Pipeline
     source: ObservedSource
+    fruit: MemoryReference
     telemetry: Telemetry
 
     def loop(self) -> EpochLoop:
@@ -73,10 +76,14 @@ class Stand:
 def build(world: World, telemetry: Telemetry) -> Stand:
     store = MemoryStore()
     source = ObservedSource(world.log)
+    fruit = MemoryReference(freshness=ReferenceFreshness(timedelta(0), keeps_when_away=True))
     pipeline = replace(
-        world.pipeline(store), engine=ReadingEngine(store, world.log), sources=(source,)
+        world.pipeline(store),
+        engine=ReadingEngine(store, world.log),
+        sources=(source,),
+        references=(fruit,),
     )
-    return Stand(world, pipeline, source, telemetry)
+    return Stand(world, pipeline, source, fruit, telemetry)
 
 
 @pytest.fixture
@@ -200,6 +207,20 @@ def test_a_source_that_is_away_is_down_and_has_no_lag(stand: Stand) -> None:
     stand.telemetry.waiting(Backlog((away,), datetime.now(UTC)))
     assert stand.value("laminar_source_up", source="numbers") == 0
     assert "laminar_source_lag" not in stand.scrape()
+
+
+def test_a_reference_table_that_is_away_and_how_old_its_copy_is(stand: Stand) -> None:
+    stand.loop().run_epochs(1)
+    assert stand.value("laminar_reference_unavailable", reference="fruit") == 0
+    assert stand.value("laminar_reference_rows", reference="fruit") == 1
+    assert stand.value("laminar_reference_bytes", reference="fruit") == 3
+    looked_at = stand.world.clock.now().timestamp()
+    assert stand.value("laminar_reference_checked_seconds", reference="fruit") == looked_at
+    stand.fruit.away = True
+    stand.world.clock.sleep(60)
+    stand.loop().run_epochs(1)
+    assert stand.value("laminar_reference_unavailable", reference="fruit") == 1
+    assert stand.value("laminar_reference_checked_seconds", reference="fruit") == looked_at
 
 
 def test_a_process_that_begins_shows_how_far_the_pipeline_is(stand: Stand) -> None:

@@ -9,19 +9,20 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from laminar_dagster.config.operators import ROWS_BY_WEIGHT, Partial
+from laminar_dagster.config.partials import ROWS_BY_WEIGHT, Partial
 from laminar_dagster.core.document import encode_part
 from laminar_dagster.core.ids import CheckpointId, OperatorId
 from laminar_dagster.core.manifest import PartitionSnapshotEntry
+from laminar_dagster.spark.aggregate_types import column_of
 from laminar_dagster.spark.aggregates import PartialColumn
-from laminar_dagster.spark.aggregation_shapes import partial_column
 from laminar_dagster.spark.columns import BUCKET, CONTROL, HASH, KEEP, PART, TIME
 from laminar_dagster.spark.keyed_partials import KeyedPartials
 from laminar_dagster.spark.keyed_rows import WEIGHT
 from laminar_dagster.spark.keyed_shape import KeyedShape, Kind
 from laminar_dagster.spark.keyed_step import KeyedStep
 from laminar_dagster.spark.partial_step import PartialStep
-from laminar_dagster.spark.ranked_shape import Place, RankedShape
+from laminar_dagster.spark.ranked_shape import RankedShape
+from laminar_dagster.spark.row_order import Place
 from laminar_dagster.spark.state_shape import KeyColumn
 from laminar_dagster.spark.watermarks import Lane, SourceClock
 from laminar_dagster.spark.window_assignment import WindowAssignment
@@ -37,21 +38,28 @@ def shape_of_sums(kind: Kind = "group", gap: int | None = None, *, weighed: bool
     partials = [Partial("count", None, weighed), Partial("sum", "x", weighed)]
     partials += [Partial("count", "x", True)] if weighed else [Partial("max", "x")]
     columns = tuple(
-        partial_column(each, "_x0" if each.argument else None, pa.int64()) for each in partials
+        column_of(each, *((["_x0"], [pa.int64()]) if each.argument else ([], [])))
+        for each in partials
     )
     weight = ROWS_BY_WEIGHT.name if weighed else None
     keys = (KeyColumn("_k0", "k", pa.string()),)
     return KeyedShape(OperatorId("sums"), keys, columns, kind, gap, weight)
 
 
-def shape_of_ranks(limit: int, gap: int | None, *, descending: bool) -> RankedShape:
+def shape_of_ranks(
+    limit: int, gap: int | None, *, descending: bool, weighed: bool = False
+) -> RankedShape:
     """The first records of each key by their value, nulls last, with their times."""
     columns = tuple(
         PartialColumn(name, name, "min", "min", pa.int64(), pa.int64()) for name in ("_o0", "_p0")
     )
     keys = (KeyColumn("_k0", "k", pa.string()),)
     order = (Place("_o0", descending, False),)
-    return RankedShape(OperatorId("ranks"), keys, columns, "rank", gap, order=order, limit=limit)
+    weight = ROWS_BY_WEIGHT.name if weighed else None
+    columns += (PartialColumn(weight, None, "count", "sum", pa.int64()),) if weight else ()
+    return RankedShape(
+        OperatorId("ranks"), keys, columns, "rank", gap, weight, order=order, limit=limit
+    )
 
 
 @dataclass
@@ -101,6 +109,7 @@ def _batch(records: list[Record], watermark: int) -> pa.RecordBatch:
             TIME: pa.array([each[0] for each in records] + [None], pa.int64()),
             "_k0": pa.array([each[1] for each in records] + [None], pa.string()),
             "_x0": pa.array([each[2] for each in records] + [None], pa.int64()),
+            "_x1": pa.array([each[0] for each in records] + [None], pa.int64()),
             "_o0": pa.array([each[2] for each in records] + [None], pa.int64()),
             "_p0": pa.array([each[0] for each in records] + [None], pa.int64()),
             WEIGHT: pa.array([each[3] for each in records] + [None], pa.int8()),

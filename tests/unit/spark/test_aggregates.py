@@ -11,23 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laminar_dagster.config.model import Aggregate
-from laminar_dagster.config.operators import Partial, partials_of
+from laminar_dagster.config.aggregate import Aggregate
+from laminar_dagster.config.partials import Partial, partials_of
 from laminar_dagster.core.errors import ComputeFailed
+from laminar_dagster.spark.aggregate_types import column_of, finished_sql
 from laminar_dagster.spark.aggregates import (
     PartialColumn,
     first_partials,
     merge_partials,
 )
-from laminar_dagster.spark.aggregation_shapes import finished_sql, partial_column
 
 FUNCTIONS: Final = ("count", "sum", "min", "max", "avg")
 
 
 def columns_for(kind: pa.DataType) -> tuple[PartialColumn, ...]:
     wanted = [p for each in FUNCTIONS for p in partials_of(Aggregate("_a0", each, "x"))]
-    kept = (partial_column(each, "_x0", kind) for each in dict.fromkeys(wanted))
-    return (partial_column(Partial("count", None), None, None), *kept)
+    kept = (column_of(each, ["_x0"], [kind]) for each in dict.fromkeys(wanted))
+    return (column_of(Partial("count", None), [], []), *kept)
 
 
 def table(keys: list[str | None], values: list[Any], kind: pa.DataType) -> pa.Table:
@@ -94,7 +94,7 @@ def test_decimals_keep_their_scale() -> None:
 
 def test_texts_have_an_order() -> None:
     kind = pa.string()
-    columns = [partial_column(Partial(each, "x"), "_x0", kind) for each in FUNCTIONS[2:4]]
+    columns = [column_of(Partial(each, "x"), ["_x0"], [kind]) for each in FUNCTIONS[2:4]]
     rows = table(["a"] * 3, ["b", "a", None], kind)
     (row,) = first_partials(rows, ["k"], columns, "op").to_pylist()
     assert (row["min(x)"], row["max(x)"]) == ("a", "b")

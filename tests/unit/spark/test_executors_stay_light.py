@@ -8,12 +8,19 @@ import sys
 EXECUTOR_MODULES = (
     "laminar_dagster.spark.scan",
     "laminar_dagster.spark.bucket_step",
+    "laminar_dagster.spark.join_step",
+    "laminar_dagster.spark.join_records",
+    "laminar_dagster.spark.explode_step",
+    "laminar_dagster.spark.reference_step",
     "laminar_dagster.spark.staging",
+    "laminar_dagster.spark.model_step",
+    "laminar_dagster.spark.operator_step",
     "laminar_dagster.sources.file.reader",
     "laminar_dagster.sources.kafka.reader",
     "laminar_dagster.sources.kafka.decoding",
 )
 HEAVY = (
+    "pandas",
     "sqlglot",
     "yaml",
     "pandera",

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laminar_dagster.config.model import Aggregate, Projection, TableInput, Window, WindowAggregate
+from laminar_dagster.config.aggregate import Aggregate
+from laminar_dagster.config.relations import Projection, TableInput, Window, WindowAggregate
 from laminar_dagster.core.ids import OperatorId
+from laminar_dagster.spark.aggregate_types import WrongType
 from laminar_dagster.spark.aggregates import first_partials, merge_partials
-from laminar_dagster.spark.aggregation_shapes import WrongType, shape_of
+from laminar_dagster.spark.aggregation_shapes import shape_of
 from laminar_dagster.spark.columns import END
 from laminar_dagster.spark.state_shape import StateShape
 

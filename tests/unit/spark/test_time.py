@@ -22,13 +22,13 @@ def test_lateness_does_not_depend_on_the_cut(
     values: list[int], delay: int, data: st.DataObject
 ) -> None:
     whole = LatenessJudge("at", delay, None, None)
-    verdict = whole.on_time(batch(values)).tolist()
+    verdict = whole.lateness(batch(values)).tolist()
     cut = data.draw(st.integers(0, len(values)))
     first = LatenessJudge("at", delay, None, None)
-    early = first.on_time(batch(values[:cut])).tolist()
+    early = first.lateness(batch(values[:cut])).tolist()
     # A second epoch starts from the watermark that the first one left in the manifest.
     second = LatenessJudge("at", delay, first.watermark, None)
-    assert early + second.on_time(batch(values[cut:])).tolist() == verdict
+    assert early + second.lateness(batch(values[cut:])).tolist() == verdict
     assert second.watermark == whole.watermark
 
 
@@ -36,20 +36,26 @@ def test_lateness_does_not_depend_on_the_cut(
 def test_a_record_is_late_when_a_much_newer_one_stands_before_it(
     values: list[int], delay: int
 ) -> None:
-    verdict = LatenessJudge("at", delay, None, None).on_time(batch(values))
+    verdict = LatenessJudge("at", delay, None, None).lateness(batch(values))
     for place, value in enumerate(values):
         newest = max(values[:place], default=None)
-        assert verdict[place] == (newest is None or value >= newest - delay)
+        behind = 0 if newest is None else newest - delay - value
+        assert verdict[place] == max(0, behind)
 
 
 def test_a_source_that_went_on_judges_a_partition_that_was_idle() -> None:
-    verdict = LatenessJudge("at", 5, 10, 50).on_time(batch([20, 49, 50, 60]))
-    assert verdict.tolist() == [False, False, True, True]
+    verdict = LatenessJudge("at", 5, 10, 50).lateness(batch([20, 49, 50, 60]))
+    assert verdict.tolist() == [30, 1, 0, 0]
+
+
+def test_a_time_before_all_others_is_not_late_to_a_partition_without_events() -> None:
+    judge = LatenessJudge("at", 5, None, None)
+    assert judge.lateness(batch([-(2**62), 2**62, -(2**60)])).tolist() == [0, 0, 2**62 + 2**60 - 5]
 
 
 def test_no_records_change_nothing() -> None:
     judge = LatenessJudge("at", 5, 10, None)
-    assert judge.on_time(batch([])).dtype == np.bool_
+    assert judge.lateness(batch([])).dtype == np.int64
     assert judge.watermark == 10
 
 

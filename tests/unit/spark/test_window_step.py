@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laminar_dagster.config.operators import Partial
+from laminar_dagster.config.partials import Partial
 from laminar_dagster.core import layout
 from laminar_dagster.core.document import encode_part
 from laminar_dagster.core.errors import ChecksumMismatch
 from laminar_dagster.core.ids import CheckpointId, OperatorId
 from laminar_dagster.core.manifest import PartitionSnapshotEntry
-from laminar_dagster.spark.aggregation_shapes import partial_column
+from laminar_dagster.spark.aggregate_types import column_of
 from laminar_dagster.spark.bucket_step import WindowStep
 from laminar_dagster.spark.columns import BUCKET, CONTROL, END, KEEP, PART, TIME
 from laminar_dagster.spark.partial_step import PartialStep, WindowPartials
@@ -30,8 +30,8 @@ from tests.unit.spark.step_reports import state_and_rows
 
 OPERATOR = OperatorId("sums")
 COLUMNS = (
-    partial_column(Partial("count", None), None, None),
-    partial_column(Partial("sum", "x"), "_x0", pa.int64()),
+    column_of(Partial("count", None), [], []),
+    column_of(Partial("sum", "x"), ["_x0"], [pa.int64()]),
 )
 SHAPE = StateShape(OPERATOR, (KeyColumn("_k0", "k", pa.string()),), COLUMNS)
 SIZE = 10
@@ -77,6 +77,7 @@ class Operator:
         self.files: tuple[PartitionSnapshotEntry, ...] = ()
         self.watermark: int | None = None
         self.epoch = 0
+        self.lateness = 0
 
     def run(self, rows: Rows, watermark: int) -> list[dict[str, Any]]:
         self.epoch += 1
@@ -90,11 +91,24 @@ class Operator:
             chains={0: tuple(encode_part(each) for each in self.files)},
             attempt=attempt,
             store=self.store,
+            lateness=self.lateness,
         )
         out = take(bucket)
         self.files, found_rows = state_and_rows(out, attempt, self.epoch)
         self.watermark = watermark
         return found_rows
+
+
+def test_windows_close_later_by_what_is_allowed() -> None:
+    """As if event time had come less far: with records that are late, and once."""
+    operator = Operator()
+    operator.lateness = 7
+    assert operator.run([(3, "a", 1), (12, "a", 1)], 16) == []
+    assert [row[END] for row in operator.run([(9, "a", 1)], 17)] == [10]
+    assert operator.run([(11, "a", 1)], 26) == []
+    (closed,) = operator.run([], 40)
+    assert (closed[END], closed["count(*)"]) == (20, 2)
+    assert operator.files == ()
 
 
 epochs = st.lists(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import pytest
 
 from infra.kafka import KafkaEndpoint
-from infra.mariadb import MariadbEndpoint
+from infra.mysql_endpoint import MysqlEndpoint
 from infra.postgres import PostgresEndpoint
 from infra.s3 import S3Endpoint
 from infra.service import Endpoint
@@ -39,7 +39,7 @@ def proof_bucket(s3_client: S3Client) -> str:
 @pytest.fixture(scope="session")
 def servers(
     postgres_service: PostgresEndpoint,
-    mariadb_service: MariadbEndpoint,
+    mariadb_service: MysqlEndpoint,
     kafka_service: KafkaEndpoint,
 ) -> dict[Server, Endpoint]:
     """Where the sinks' servers are."""

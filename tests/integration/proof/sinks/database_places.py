@@ -12,7 +12,7 @@ import pymysql
 from psycopg import sql
 from pymysql.constants import ER
 
-from infra.mariadb import MariadbEndpoint
+from infra.mysql_endpoint import MysqlEndpoint
 from infra.postgres import PostgresEndpoint
 from infra.wire_requests import is_mysql_commit, is_postgres_commit
 from tests.integration.proof.sinks.accounts import COLUMNS, Rows, View
@@ -127,9 +127,9 @@ class MysqlPlace:
         return Counter(self._ask(f"SELECT {', '.join(COLUMNS[self.view])} FROM {self.kind}"))
 
     @property
-    def _endpoint(self) -> MariadbEndpoint:
+    def _endpoint(self) -> MysqlEndpoint:
         endpoint = self.ground.servers["mariadb"]
-        assert isinstance(endpoint, MariadbEndpoint)
+        assert isinstance(endpoint, MysqlEndpoint)
         return endpoint
 
     def _ask(

@@ -1,16 +1,16 @@
-"""A database on a real MariaDB server."""
+"""A database on a real MariaDB or MySQL server."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pymysql
 import pytest
 
-from infra.mariadb import MariadbEndpoint
+from infra.mysql_endpoint import MysqlEndpoint
 from infra.wire_requests import is_mysql_commit
 from laminar_dagster.clients.mysql.identifiers import quoted
 from laminar_dagster.clients.mysql.server import Server
@@ -34,6 +34,59 @@ from tests.unit.sinks.staging import SINK
 PLAIN = "CREATE TABLE t (k bigint PRIMARY KEY, v longtext) CHARACTER SET utf8mb4"
 
 
+_NAME = "the 'table' %s `x`"
+_TRAITS = Traits(
+    text="longtext CHARACTER SET utf8mb4",
+    key_text="varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin",
+    numbered="n int AUTO_INCREMENT PRIMARY KEY",
+    quote="`",
+    recently="committed_at BETWEEN UTC_TIMESTAMP() - INTERVAL 1 HOUR AND UTC_TIMESTAMP(6)",
+    shortest_limit=1.0,
+    goodbye=b"\x01\0\0\0\x01",
+    least_requests=20,
+    commits_tables=False,
+    # Within a stream, the server does not answer a single request.
+    limits_in_a_stream={"statement": 1},
+    stuck_stream=None,
+    timed_out="timed out",
+    hung_up="timed out",
+    odd_names=OddNames(
+        first="SELECT 1",
+        table=_NAME,
+        selected=quoted(_NAME),
+        key="x`; DROP TABLE t; --",
+        column="sélect %s {}",
+        options={},
+    ),
+    tls=TlsOptions("ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "verify-identity", "disabled"),
+)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Where one of the two servers has another word.
+
+    Attributes:
+        collation: Of the tables that are made: it tells all texts apart.
+        loose_collation: One that sees spaces at the end, and takes ``a`` and ``A`` for one.
+        engine: One that has no transactions.
+        int_type: What ``int`` is called in the catalogue.
+        of_table: What stands before the name of a key in an error.
+        blames_row: Whether an error tells which row it is about, also where its text does not.
+        isolation: The variable that holds the level of a session.
+        other_settings: Variables that only this server has, and what a session has set them to.
+    """
+
+    collation: str
+    loose_collation: str
+    engine: str
+    int_type: str
+    of_table: str
+    blames_row: bool
+    isolation: str
+    other_settings: Mapping[str, object]
+
+
 @dataclass(frozen=True)
 class MysqlPlace(DatabasePlace):
     """See ``DatabasePlace``.
@@ -42,35 +95,11 @@ class MysqlPlace(DatabasePlace):
         bulk: Whether rows are streamed; they are inserted otherwise.
     """
 
-    endpoint: MariadbEndpoint
+    endpoint: MysqlEndpoint
     database: str
     bulk: bool = True
 
-    traits: ClassVar[Traits] = Traits(
-        text="longtext CHARACTER SET utf8mb4",
-        key_text="varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin",
-        numbered="n int AUTO_INCREMENT PRIMARY KEY",
-        quote="`",
-        recently="committed_at BETWEEN UTC_TIMESTAMP() - INTERVAL 1 HOUR AND UTC_TIMESTAMP(6)",
-        shortest_limit=1.0,
-        goodbye=b"\x01\0\0\0\x01",
-        least_requests=20,
-        commits_tables=False,
-        # Within a stream, the server does not answer a single request.
-        limits_in_a_stream={"statement": 1},
-        stuck_stream=None,
-        timed_out="timed out",
-        hung_up="timed out",
-        odd_names=OddNames(
-            first="SELECT 1",
-            table="the 'table' %s `x`",
-            selected=quoted("the 'table' %s `x`"),
-            key="x`; DROP TABLE t; --",
-            column="sélect %s {}",
-            options={},
-        ),
-        tls=TlsOptions("ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "verify-identity"),
-    )
+    dialect: ClassVar[Dialect]
 
     def server(self, **others: Any) -> Server:
         """The database, with some of its fields replaced."""
@@ -189,3 +218,35 @@ class MysqlPlace(DatabasePlace):
             assert error.args[0] == 1146
             return []
         return [(key, value) for key, value in rows]
+
+
+class MariadbPlace(MysqlPlace):
+    """On MariaDB."""
+
+    traits = _TRAITS
+    dialect = Dialect(
+        collation="utf8mb4_nopad_bin",
+        loose_collation="utf8mb4_unicode_nopad_ci",
+        engine="Aria",
+        int_type="int(11)",
+        of_table="",
+        blames_row=True,
+        isolation="tx_isolation",
+        other_settings={"max_statement_time": 2.5},
+    )
+
+
+class GenuineMysqlPlace(MysqlPlace):
+    """On MySQL's own server, and not MariaDB's."""
+
+    traits = replace(_TRAITS, key_text="varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin")
+    dialect = Dialect(
+        collation="utf8mb4_0900_bin",
+        loose_collation="utf8mb4_0900_as_ci",
+        engine="MEMORY",
+        int_type="int",
+        of_table="t.",
+        blames_row=False,
+        isolation="transaction_isolation",
+        other_settings={},
+    )

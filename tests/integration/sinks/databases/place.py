@@ -52,6 +52,7 @@ class TlsOptions:
 
     Attributes:
         strictest: The mode that checks who signed, and for which host.
+        off: The mode in which a wire can tell one request from another.
     """
 
     mode: str
@@ -59,6 +60,7 @@ class TlsOptions:
     certificate: str
     key: str
     strictest: str
+    off: str
 
 
 @dataclass(frozen=True)

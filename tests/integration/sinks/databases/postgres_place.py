@@ -62,7 +62,7 @@ class PostgresPlace(DatabasePlace):
             column="sélect %s {} ",
             options={"schema": 'My "Schema" 100%s'},
         ),
-        tls=TlsOptions("sslmode", "sslrootcert", "sslcert", "sslkey", "verify-full"),
+        tls=TlsOptions("sslmode", "sslrootcert", "sslcert", "sslkey", "verify-full", "disable"),
     )
 
     def server(self, **others: Any) -> Server:

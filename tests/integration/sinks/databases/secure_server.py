@@ -97,14 +97,16 @@ class SecureMysql(SecureServer):
 
     Attributes:
         shown: The folder of the files that it was started with.
+        again: What makes it read them.
     """
 
     place: MysqlPlace
     shown: Path
+    again: str
 
     def present(self, certificate: Certificate) -> None:
         show(certificate, self.shown)
-        self.place.query("FLUSH SSL")
+        self.place.query(self.again)
 
 
 def show(certificate: Certificate, folder: Path) -> None:

@@ -19,17 +19,39 @@ class TestPostgres(SinkContract):
 
 
 @pytest.mark.service("mariadb")
-class TestStreamingMysql(SinkContract):
+class TestStreamingMariadb(SinkContract):
     kills = 10
+
+    @pytest.fixture
+    def place(self, mariadb_place: MysqlPlace) -> SinkPlace:
+        return mariadb_place
+
+
+@pytest.mark.service("mariadb")
+class TestInsertingMariadb(SinkContract):
+    kills = 6
+
+    @pytest.fixture
+    def place(self, inserting_mariadb_place: MysqlPlace) -> SinkPlace:
+        return inserting_mariadb_place
+
+
+@pytest.mark.service("mysql")
+@pytest.mark.every_server
+class TestStreamingMysql(SinkContract):
+    """MySQL's own server, and not MariaDB's."""
+
+    kills = 4
 
     @pytest.fixture
     def place(self, mysql_place: MysqlPlace) -> SinkPlace:
         return mysql_place
 
 
-@pytest.mark.service("mariadb")
+@pytest.mark.service("mysql")
+@pytest.mark.every_server
 class TestInsertingMysql(SinkContract):
-    kills = 6
+    kills = 4
 
     @pytest.fixture
     def place(self, inserting_mysql_place: MysqlPlace) -> SinkPlace:

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from laminar_dagster.core.errors import SinkUnavailable
-from tests.integration.sinks.databases.epochs import QUICK, ROWS, UPSERT, commit
+from laminar_dagster.core.errors import ConnectionLost, SinkUnavailable
+from laminar_dagster.sinks.mysql import connection
+from tests.integration.sinks.databases.epochs import QUICK, ROWS, UPSERT, commit, until
 from tests.integration.sinks.databases.mysql_place import PLAIN
 from tests.integration.sinks.databases.place import DatabasePlace
-from tests.integration.sinks.databases.servers import on
+from tests.integration.sinks.databases.servers import MYSQL_SERVERS, on
+
+SLOW_TRIGGER = "CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW SET new.v = sleep(5)"
 
 
 def test_a_server_that_only_reads_is_unavailable(place: DatabasePlace) -> None:
@@ -26,7 +29,7 @@ def test_a_server_that_only_reads_is_unavailable(place: DatabasePlace) -> None:
     [
         *on("postgres", cases=[("LOCK TABLE t IN ACCESS EXCLUSIVE MODE", {})]),
         *on(
-            "mysql",
+            *MYSQL_SERVERS,
             cases=[("SELECT * FROM t FOR UPDATE", UPSERT), ("LOCK TABLES t WRITE", UPSERT)],
         ),
     ],
@@ -60,17 +63,7 @@ def test_a_lock_that_is_not_freed_is_reported(
                 )
             ],
         ),
-        *on(
-            "mysql",
-            cases=[
-                (
-                    (
-                        PLAIN,
-                        "CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW SET new.v = sleep(5)",
-                    ),
-                )
-            ],
-        ),
+        *on("mariadb", cases=[((PLAIN, SLOW_TRIGGER),)]),
     ],
     indirect=["place"],
 )
@@ -82,3 +75,19 @@ def test_a_statement_that_takes_too_long_is_reported(
     with pytest.raises(SinkUnavailable, match="statement_timeout"):
         commit(place.sink(limits={"statement": 0.3}), 1, ROWS)
     assert place.query("SELECT * FROM t") == []
+
+
+@pytest.mark.service("mysql")
+@pytest.mark.every_server
+def test_mysql_is_given_up_where_it_cannot_give_up_itself(
+    mysql_place: DatabasePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no limit for statements that write, so the connection is the one to end."""
+    monkeypatch.setattr(connection, "_UNTIL_THE_SERVER_SPEAKS", 0.5)
+    mysql_place.query(PLAIN)
+    mysql_place.query(SLOW_TRIGGER.replace("5", "3"))
+    with pytest.raises(ConnectionLost, match="timed out"):
+        commit(mysql_place.sink(limits={"lock": 0.5, "statement": 0.5}), 1, ROWS.slice(0, 1))
+    # It finishes what it was at, and finds nobody there.
+    until(lambda: not mysql_place.sessions())
+    assert mysql_place.query("SELECT * FROM t") == []

@@ -14,15 +14,15 @@ from tests.integration.sinks.databases.epochs import ROWS, UPSERT, commit, refus
 from tests.integration.sinks.databases.manual import documented_statements
 from tests.integration.sinks.databases.mysql_place import MysqlPlace
 
-pytestmark = pytest.mark.service("mariadb")
+pytestmark = pytest.mark.every_server
 
 
 @pytest.fixture
-def mysql_clerk(mysql_place: MysqlPlace) -> Iterator[MysqlPlace]:
-    """The database, and an account in it that may do nothing."""
-    mysql_place.make_clerk()
-    yield mysql_place
-    mysql_place.drop_clerk()
+def mysql_clerk(any_mysql: MysqlPlace) -> Iterator[MysqlPlace]:
+    """A database on each server, and an account in it that may do nothing."""
+    any_mysql.make_clerk()
+    yield any_mysql
+    any_mysql.drop_clerk()
 
 
 @pytest.mark.parametrize("options", [{}, UPSERT], ids=["append", "upsert"])

@@ -107,19 +107,19 @@ def test_a_rogue_server_that_asks_for_a_file_gets_nothing(asks_at: int, tmp_path
 
 
 def test_a_stream_goes_to_the_name_it_was_announced_under_and_to_no_other(
-    mysql_place: MysqlPlace, tmp_path: Path
+    mariadb_place: MysqlPlace, tmp_path: Path
 ) -> None:
     """A server that answers our own LOAD DATA with another name, by way of a rewriting wire."""
     precious = tmp_path / "p"
     precious.write_text("precious-content")
-    mysql_place.query("CREATE TABLE t (k bigint)")
-    with mysql_place.sink()._connected() as (session, _):
+    mariadb_place.query("CREATE TABLE t (k bigint)")
+    with mariadb_place.sink()._connected() as (session, _):
         statement = f"LOAD DATA LOCAL INFILE '{precious}' INTO TABLE t (k)"
         with pytest.raises(Exception, match="asked for a file of this machine") as caught:
             session.load(statement, [memoryview(b"1\n")])
         assert str(precious) in str(caught.value)
         assert not session.open
-    assert mysql_place.query("SELECT * FROM t") == []
+    assert mariadb_place.query("SELECT * FROM t") == []
 
 
 @pytest.mark.parametrize("greeting", [b"", b"\x0a", b"HTTP/1.1 400", b"\x0ax.y\0" + bytes(60)])

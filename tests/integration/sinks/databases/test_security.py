@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,15 @@ import pytest
 
 from infra.certificates import Authority
 from infra.mariadb import Mariadb
+from infra.mysql import Mysql
 from infra.postgres import Postgres
 from laminar_dagster.core.errors import AuthFailed, SinkUnavailable
 from laminar_dagster.core.ids import EpochNumber
-from tests.integration.sinks.databases.mysql_place import MysqlPlace
+from tests.integration.sinks.databases.mysql_place import (
+    GenuineMysqlPlace,
+    MariadbPlace,
+    MysqlPlace,
+)
 from tests.integration.sinks.databases.place import DatabasePlace
 from tests.integration.sinks.databases.postgres_place import PostgresPlace
 from tests.integration.sinks.databases.secure_server import (
@@ -25,8 +31,8 @@ from tests.integration.sinks.databases.secure_server import (
     show,
     sink_at,
 )
-from tests.integration.sinks.databases.servers import BOTH_SERVERS, on
-from tests.services.mariadb import WITHOUT_SYNC
+from tests.integration.sinks.databases.servers import ALL_SERVERS, MYSQL_SERVERS, on
+from tests.services import mariadb, mysql
 from tests.unit.sinks.staging import staged
 
 pytestmark = pytest.mark.slow
@@ -58,27 +64,48 @@ def secure_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure
 
 
 @pytest.fixture(scope="module")
+def secure_mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureServer]:
+    folder = tmp_path_factory.mktemp("secure")
+    with secured(folder, Mariadb, mariadb.WITHOUT_SYNC, MariadbPlace, "FLUSH SSL") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
 def secure_mysql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureServer]:
     folder = tmp_path_factory.mktemp("secure")
+    again = "ALTER INSTANCE RELOAD TLS"
+    with secured(folder, Mysql, mysql.WITHOUT_SYNC, GenuineMysqlPlace, again) as found:
+        yield found
+
+
+@contextmanager
+def secured(
+    folder: Path,
+    kind: type[Mariadb] | type[Mysql],
+    fast: dict[str, str],
+    place_of: type[MysqlPlace],
+    again: str,
+) -> Iterator[SecureServer]:
+    """A server that shows a certificate, and knows two accounts."""
     files, shown = signed(folder), folder / "shown"
     shown.mkdir()
     show(files["usual"], shown)
     settings = {
-        **WITHOUT_SYNC,
+        **fast,
         "ssl-ca": str(files["authority"].file),
         "ssl-cert": str(shown / "server.crt"),
         "ssl-key": str(shown / "server.key"),
     }
-    with Mariadb(settings) as server:
-        endpoint = server.start(folder / "mariadb")
-        place = MysqlPlace(endpoint, endpoint.database)
+    with kind(settings) as server:
+        endpoint = server.start(folder / kind.name)
+        place = place_of(endpoint, endpoint.database)
         place.query("CREATE USER carol REQUIRE X509")
         place.query("GRANT ALL ON laminar.* TO carol")
         place.query("CREATE USER dave IDENTIFIED BY 'secret-of-dave'")
-        yield SecureMysql(place, **files, shown=shown)
+        yield SecureMysql(place, **files, shown=shown, again=again)
 
 
-@pytest.fixture(scope="module", params=on(*BOTH_SERVERS))
+@pytest.fixture(scope="module", params=on(*ALL_SERVERS))
 def secure(request: pytest.FixtureRequest) -> SecureServer:
     found: SecureServer = request.getfixturevalue(f"secure_{request.param}")
     return found
@@ -105,7 +132,10 @@ def test_the_right_authority_is_trusted(good: SecureServer) -> None:
     ("secure", "mode", "off"),
     [
         *on("postgres", cases=[(mode, "disable") for mode in ("prefer", "require", "verify-ca")]),
-        *on("mysql", cases=[(mode, "disabled") for mode in ("preferred", "required", "verify-ca")]),
+        *on(
+            *MYSQL_SERVERS,
+            cases=[(mode, "disabled") for mode in ("preferred", "required", "verify-ca")],
+        ),
     ],
     indirect=["secure"],
 )
@@ -130,7 +160,7 @@ def test_a_server_signed_by_a_stranger_is_not_trusted(
     ("secure", "told"),
     [
         *on("postgres", cases=[(("db.example",),)]),
-        *on("mysql", cases=[(("127.0.0.1", "certificate verify failed"),)]),
+        *on(*MYSQL_SERVERS, cases=[(("127.0.0.1", "certificate verify failed"),)]),
     ],
     indirect=["secure"],
 )
@@ -150,7 +180,7 @@ def test_a_certificate_for_another_host_is_not_trusted(
     ("secure", "told"),
     [
         *on("postgres", cases=[("certificate verify failed",)]),
-        *on("mysql", cases=[("certificate has expired",)]),
+        *on(*MYSQL_SERVERS, cases=[("certificate has expired",)]),
     ],
     indirect=["secure"],
 )
@@ -166,8 +196,9 @@ def test_an_expired_certificate_is_not_trusted(secure: SecureServer, told: str) 
             "postgres",
             cases=[(("require", "verify-ca", "verify-full"), "does not support SSL")],
         ),
+        # MySQL makes itself a certificate, if it is given none.
         *on(
-            "mysql",
+            "mariadb",
             cases=[(("required", "verify-ca", "verify-identity"), "the server doesn't support it")],
         ),
     ],
@@ -208,7 +239,7 @@ def test_a_missing_authority_is_named(good: SecureServer) -> None:
             ],
         ),
         *on(
-            "mysql",
+            *MYSQL_SERVERS,
             cases=[
                 ("Access denied", {"password": "wrong-but-secret"}),
                 ("Access denied", {"password": "wröng-but-sécret-€"}),
@@ -266,9 +297,8 @@ def test_a_forged_certificate_and_an_open_key_are_refused_by_postgres(
     assert "private key file" in refusal(secure_postgres.sink_of_carol(carol.certificate, key))
 
 
-@pytest.mark.service("mariadb")
-def test_a_key_of_another_certificate_is_refused_by_mysql(secure_mysql: SecureServer) -> None:
-    secure_mysql.present(secure_mysql.usual)
-    certificate, key = secure_mysql.carol.certificate, secure_mysql.forged.key
-    text = refusal(secure_mysql.sink_of_carol(certificate, key))
+@pytest.mark.parametrize("secure", on(*MYSQL_SERVERS), indirect=True)
+def test_a_key_of_another_certificate_is_refused_by_mysql(good: SecureServer) -> None:
+    certificate, key = good.carol.certificate, good.forged.key
+    text = refusal(good.sink_of_carol(certificate, key))
     assert "a certificate cannot be used" in text

@@ -12,7 +12,9 @@ from laminar_dagster.testing.sink_contract import Mode
 from tests.integration.sinks.databases import kept_types
 from tests.integration.sinks.databases.epochs import BOTH_MODES, WRITES, commit
 from tests.integration.sinks.databases.place import DatabasePlace
-from tests.integration.sinks.databases.servers import EITHER_WAY, on
+from tests.integration.sinks.databases.servers import ON_MARIADB, ON_MYSQL, on
+
+pytestmark = pytest.mark.every_server
 
 # What is found before it is sent is shown by itself, what the server refuses with its row.
 BY_US, ITS_ROW = "such as", "k=42"
@@ -28,7 +30,8 @@ def prepare(place: DatabasePlace, own: tuple[str, ...]) -> None:
     ("every_way", "own", "existing"),
     [
         *on("postgres", cases=[(kept_types.POSTGRES_OWN, kept_types.POSTGRES_EXISTING)]),
-        *on(*EITHER_WAY, cases=[((), kept_types.MYSQL_EXISTING)]),
+        *on(*ON_MARIADB, cases=[((), kept_types.MARIADB_EXISTING)]),
+        *on(*ON_MYSQL, cases=[((), kept_types.MYSQL_EXISTING)]),
     ],
     indirect=["every_way"],
 )
@@ -57,7 +60,8 @@ def test_columns_of_every_kind(
     ("every_way", "kind", "array", "hint"),
     [
         *on("postgres", cases=kept_types.POSTGRES_REFUSED),
-        *on(*EITHER_WAY, cases=kept_types.MYSQL_REFUSED),
+        *on(*ON_MARIADB, cases=kept_types.MARIADB_REFUSED),
+        *on(*ON_MYSQL, cases=kept_types.MYSQL_REFUSED),
     ],
     indirect=["every_way"],
 )
@@ -85,7 +89,9 @@ def test_a_column_that_would_change_values_is_refused(
                 for each in kept_types.POSTGRES_BAD
             ],
         ),
-        *on(*EITHER_WAY, cases=[((), *each, (BY_US, ITS_ROW)) for each in kept_types.MYSQL_BAD]),
+        *on(*ON_MARIADB, cases=[((), *each, (BY_US, ITS_ROW)) for each in kept_types.MARIADB_BAD]),
+        *on(*ON_MYSQL, cases=[((), *each, (BY_US, ITS_ROW)) for each in kept_types.MYSQL_BAD]),
+        *on(*ON_MYSQL, cases=[((), *each, ("",)) for each in kept_types.MYSQL_BAD_SOMEWHERE]),
     ],
     indirect=["every_way"],
 )

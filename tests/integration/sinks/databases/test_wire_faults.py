@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from infra.wire_requests import is_encrypted_mysql_commit
 from laminar_dagster.core.errors import (
     CommitOutcomeUnknown,
     RetryError,
@@ -25,12 +26,17 @@ from tests.integration.sinks.databases.epochs import (
     rows_in,
     until,
 )
+from tests.integration.sinks.databases.mysql_place import MysqlPlace
 from tests.integration.sinks.databases.place import DatabasePlace
-from tests.services.faulty_wire import FaultyWire
+from tests.services.faulty_wire import FaultyWire, WireFactory
+
+pytestmark = pytest.mark.every_server
 
 
 def through(place: DatabasePlace, wire: FaultyWire, mode: Mode, **limits: float) -> Sink:
-    server = {"host": wire.host, "port": wire.port}
+    """A sink behind the wire; in plain text, since the wire could not find the COMMIT otherwise."""
+    tls = place.traits.tls
+    server = {"host": wire.host, "port": wire.port, tls.mode: tls.off}
     return place.sink(limits={**PATIENT, **limits}, server=server, **WRITES[mode])
 
 
@@ -98,6 +104,27 @@ def test_a_commit_whose_reply_never_comes_is_in_doubt(
     with pytest.raises(CommitOutcomeUnknown, match=place.traits.hung_up):
         commit_numbered(sink, 2)
     assert_not_done_twice(place, sink)
+
+
+@pytest.mark.service("mysql")
+@pytest.mark.parametrize("arrives", [False, True])
+def test_a_commit_over_tls_is_in_doubt_too(
+    mysql_place: MysqlPlace, faulty_wire: WireFactory, arrives: bool
+) -> None:
+    """Which is how MySQL is talked to, unless somebody says otherwise."""
+    wire = faulty_wire(mysql_place.endpoint.host, mysql_place.endpoint.port)
+    server = {"host": wire.host, "port": wire.port}
+    sink = mysql_place.sink(limits=PATIENT, server=server, **WRITES["upsert"])
+    assert mysql_place.is_encrypted(sink)
+    commit_numbered(sink, 1)
+    fail = wire.swallow_next_reply if arrives else wire.cut_next_request
+    fail(is_encrypted_mysql_commit)
+    with pytest.raises(CommitOutcomeUnknown):
+        commit_numbered(sink, 2)
+    assert wire.cuts == 1
+    assert sink.ledger() == (2 if arrives else 1)
+    commit_numbered(sink, 2)
+    assert rows_in(mysql_place) == expected(2)
 
 
 def test_a_server_that_accepts_and_says_nothing_is_unavailable(place: DatabasePlace) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -28,6 +30,7 @@ from laminar_dagster.core.ids import (
 from laminar_dagster.core.ports import (
     ObjectInfo,
     RecordedCheckpoint,
+    VersionedObject,
 )
 from laminar_dagster.core.prepared import LatestPointer
 from laminar_dagster.core.protocol import CommitSinks
@@ -73,6 +76,76 @@ class Recorded:
         if not self.epoch:
             return None
         return RecordedCheckpoint(EpochNumber(self.epoch), self.checkpoint_id)
+
+
+class Counting(MemoryStore):
+    """Counts how often each document is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: Counter[str] = Counter()
+
+    def read(self, key: str, *, limit: int | None = None) -> bytes:
+        self.asked[key] += 1
+        return super().read(key, limit=limit)
+
+    def read_versioned(self, key: str, *, limit: int | None = None) -> VersionedObject | None:
+        self.asked[key] += 1
+        return super().read_versioned(key, limit=limit)
+
+
+def test_what_is_whole_is_read_once(ruin: Ruin) -> None:
+    """Far away, each read takes its time."""
+    store = Counting()
+    for key, data in ruin.objects().items():
+        store.put(key, data)
+    RecoveryManager(ruin.pipeline(store), GENEROUS).recover()
+    assert store.asked[layout.LATEST] == store.asked[layout.plan_key(EpochNumber(7))] == 1
+    assert set(store.asked.values()) == {1}
+
+
+def test_documents_that_are_far_away_are_read_side_by_side(ruin: Ruin) -> None:
+    class Far(MemoryStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.together = threading.Barrier(2, timeout=30)
+
+        def read_versioned(self, key: str, *, limit: int | None = None) -> VersionedObject | None:
+            if key == layout.LATEST:
+                time.sleep(0.02)
+            if key in (layout.plan_key(EpochNumber(7)), layout.prepared_key(EpochNumber(7))):
+                # One after the other, the first would wait for ever.
+                self.together.wait()
+            return super().read_versioned(key, limit=limit)
+
+    store = Far()
+    for key, data in ruin.objects().items():
+        store.put(key, data)
+    found = discover(ruin.pipeline(store), None)
+    assert found.newest == 7
+    assert found.standing() == survey(ruin.checkpoints)
+
+
+@pytest.mark.parametrize("behind", [0, 1, 3])
+@pytest.mark.parametrize("planned", [False, True])
+def test_discovery_and_a_run_agree_how_far_the_pipeline_is(behind: int, planned: bool) -> None:
+    ruin = Ruin().run(7, behind=behind)
+    pipeline = ruin.pipeline()
+    if planned:
+        ruin.arrive()
+        steps.plan(pipeline, EpochNumber(8))
+    standing = survey(ruin.checkpoints)
+    assert discover(pipeline, None).standing() == standing
+    assert [each.epoch for each in ruin.recover().unfinished] == list(standing.unfinished)
+    assert len(standing.unfinished) == behind + planned
+
+
+def test_damaged_records_do_not_tell_how_far_the_pipeline_is() -> None:
+    ruin = Ruin().run(7, behind=2)
+    ruin.flip(layout.prepared_key(EpochNumber(6)))
+    assert discover(ruin.pipeline(), None).standing() is None
+    ruin.lose(layout.LATEST)
+    assert discover(ruin.pipeline(), None).standing() is None
 
 
 def test_recovery_dual_source_raft_and_storage_both_populated(ruin: Ruin) -> None:

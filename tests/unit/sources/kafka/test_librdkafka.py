@@ -14,11 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_dagster.core.errors import InvalidConfig, InvalidState
-from laminar_dagster.sources.kafka import fast_fetcher, fetching, librdkafka
-from laminar_dagster.sources.kafka.fast_fetcher import FastFetcher, copy_values
-from laminar_dagster.sources.kafka.fetching import choose_fetcher
+from laminar_dagster.sources.kafka import fetching, librdkafka, numpy_gather
+from laminar_dagster.sources.kafka.compiled_gather import CompiledGather
+from laminar_dagster.sources.kafka.fast_fetcher import FastFetcher
+from laminar_dagster.sources.kafka.fetching import choose_fetcher, way_to_fetch
 from laminar_dagster.sources.kafka.messages import Wanted
+from laminar_dagster.sources.kafka.numpy_gather import NumpyGather, copy_values
 from laminar_dagster.sources.kafka.portable_fetcher import PortableFetcher
+from tests.services.compiled import require_compiled, without_compiled
 
 
 @pytest.fixture
@@ -39,6 +42,38 @@ def test_auto_is_fast_here() -> None:
     assert isinstance(choose_fetcher("auto", {}, Wanted(keys=True), "s"), FastFetcher)
     assert isinstance(choose_fetcher("fast", {}, Wanted(), "s"), FastFetcher)
     assert isinstance(choose_fetcher("portable", {}, Wanted(), "s"), PortableFetcher)
+
+
+def test_everything_of_a_message_is_read_fast_with_the_compiled_library() -> None:
+    require_compiled()
+    wanted = Wanted(keys=True, timestamps=True, headers=True)
+    fetcher = choose_fetcher("fast", {}, wanted, "s")
+    assert isinstance(fetcher, FastFetcher)
+    assert isinstance(fetcher._gather, CompiledGather)
+    assert way_to_fetch("auto", wanted) == "fast, compiled"
+    assert way_to_fetch("portable", wanted) == "portable"
+
+
+@pytest.mark.usefixtures("fresh")
+def test_without_the_compiled_library_it_goes_on_and_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    with without_compiled():
+        for _ in range(3):
+            fetcher = choose_fetcher("auto", {}, Wanted(keys=True), "s")
+            assert isinstance(fetcher, FastFetcher)
+            assert isinstance(fetcher._gather, NumpyGather)
+        assert len(caplog.records) == 1
+        assert "without the compiled library: LAMINAR_NATIVE is off" in caplog.text
+        assert way_to_fetch("auto", Wanted()) == (
+            "fast, without the compiled library: LAMINAR_NATIVE is off"
+        )
+        for wanted in (Wanted(timestamps=True), Wanted(headers=True)):
+            assert way_to_fetch("auto", wanted).startswith("portable: timestamps and headers take")
+            assert isinstance(choose_fetcher("auto", {}, wanted, "s"), PortableFetcher)
+            with pytest.raises(InvalidConfig, match="timestamps and headers take the compiled"):
+                choose_fetcher("fast", {}, wanted, "s")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +148,7 @@ def test_values_are_copied_from_wherever_they_lie(region: int, values: list[byte
     addresses = np.array([0 if t is None else ctypes.addressof(t) for t in texts], np.uint64)
     lengths = np.array([len(value or b"") for value in values], np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fast_fetcher, "_REGION", region)
+        patch.setattr(numpy_gather, "_REGION", region)
         copied = copy_values(addresses, lengths)
     for text in texts:
         if text is not None:

@@ -86,7 +86,7 @@ def test_every_mistake_at_once() -> None:
 
 
 def test_added_columns() -> None:
-    assert [each.name for each in mysql_cdc_traits(LEAST).columns] == ["_weight"]
+    assert [each.name for each in mysql_cdc_traits(LEAST).columns] == ["_op", "_weight"]
     several = mysql_cdc_traits({"tables": "a, b"})
-    assert [each.name for each in several.columns] == ["_table", "_weight"]
+    assert [each.name for each in several.columns] == ["_table", "_op", "_weight"]
     assert several.lacks_retractions == ""

@@ -16,7 +16,13 @@ from laminar_dagster.sources.formats.binary.lanes import PADDING, Body
 from laminar_dagster.sources.mysql import moments
 from laminar_dagster.sources.mysql.charsets import decoded, is_known, utf8_column
 from laminar_dagster.sources.mysql.column_types import MysqlType
-from laminar_dagster.sources.mysql.gtids import MariadbGtids, MysqlGtids, mariadb_gtid, mysql_gtid
+from laminar_dagster.sources.mysql.gtids import (
+    MariadbGtids,
+    MysqlGtids,
+    mariadb_gtid,
+    mysql_gtid,
+    mysql_tagged_gtid,
+)
 from laminar_dagster.sources.mysql.json_values import json_text
 from laminar_dagster.sources.mysql.table_map import decimal_size
 from laminar_dagster.sources.mysql.values import Unfit, reader_for, unpacked_decimals
@@ -197,3 +203,20 @@ def test_ids_of_transactions() -> None:
     assert str(mysql) == f"{server}:1-6:9"
     body = b"\0" + bytes.fromhex(server.replace("-", "")) + struct.pack("<Q", 12)
     assert mysql_gtid(body) == f"{server}:12"
+
+
+def test_ids_with_a_tag() -> None:
+    server = "23c13aba-e329-11f1-88ab-02fc00000001"
+    text = f"{server}:1-6:my_tag:1-3:other:1-2"
+    ids = MysqlGtids(text)
+    assert str(ids) == text
+    # As MySQL 9.7 wrote it.
+    body = bytes.fromhex(
+        "02760000000246050374e9028d035222c5032102ad0204f1030000000204"
+        "08060c6d795f74616708040a080c7f8ed90bb5886006"
+    )
+    assert mysql_tagged_gtid(body) == f"{server}:my_tag:2"
+    ids.add(f"{server}:my_tag:4")
+    ids.add(f"{server}:other:7")
+    ids.add(f"{server}:7")
+    assert str(ids) == f"{server}:1-7:my_tag:1-4:other:1-2:7"

@@ -200,7 +200,7 @@ def test_an_enum_suits_a_string() -> None:
 
 @given(place=st.integers(0, 60), value=st.integers(0, 255))
 def test_damaged_bytes_end_in_a_name_or_in_rows(place: int, value: int) -> None:
-    """Never in a value that reaches beyond its message, or in an error without a name."""
+    """Never in a value beyond its message, an error without a name, or a change that is gone."""
     message = bytearray(update(OID, ["12", "bc"], ["1", "a"]))
     message[place % len(message)] = value
     try:
@@ -210,6 +210,35 @@ def test_damaged_bytes_end_in_a_name_or_in_rows(place: int, value: int) -> None:
     except MalformedStream:
         return
     assert brief(chunk)[-1] == (7, "z", 1)
+    assert chunk.records == 2
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        ([b"B" + bytes(36)], "of a transaction has another length"),
+        ([b"C" + bytes(36)], "of a transaction has another length"),
+        ([b"X" + insert(OID, "1", "a")[1:]], "a message is of an unknown kind"),
+        ([begin(9), begin(8)], "transactions are not in the order of their commits"),
+        ([ORDERS, insert(OID, "1", "a") + b"t"], "goes on after its last tuple"),
+        ([ORDERS, b"D" + update(OID, ["1", "a"], ["2", "b"])[1:]], "goes on after its last tuple"),
+        ([ORDERS, b"I" + update(OID, ["1", "a"], ["2", "b"])[1:]], "the tuples of its kind"),
+        ([ORDERS, b"D" + insert(OID, "1", "a")[1:]], "the tuples of its kind"),
+        ([ORDERS + b"t"], "a message goes on after its end"),
+        ([truncate(OID) + b"t"], "a message goes on after its end"),
+        ([relation(OID, "public.orders", [("id", INT8)]).replace(b"id", b"\xff\xff")], "not UTF-8"),
+    ],
+)
+def test_what_might_hide_a_change_is_refused(sent: list[bytes], told: str) -> None:
+    with pytest.raises(MalformedStream, match=told):
+        decoder(on_truncate="skip").decode(stream(begin(1), *sent), 0, END)
+
+
+def test_transactions_that_go_back_between_batches_are_refused() -> None:
+    reader = decoder()
+    reader.decode(stream(begin(9)), 0, END)
+    with pytest.raises(MalformedStream, match="order of their commits"):
+        reader.decode(stream(begin(8)), 0, END)
 
 
 def test_what_is_no_row_of_messages_is_refused() -> None:

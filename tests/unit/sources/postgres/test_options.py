@@ -12,7 +12,8 @@ from laminar_dagster.core.offsets import PostgresPosition
 from laminar_dagster.core.ports import Admission
 from laminar_dagster.core.snapshot import SourceSnapshot
 from laminar_dagster.runtime.snapshots import StoredSnapshots
-from laminar_dagster.sources.postgres.admission import admitted_rows, within
+from laminar_dagster.sources.changes.planned import admitted_rows
+from laminar_dagster.sources.postgres.admission import within
 from laminar_dagster.sources.postgres.copying import pieces_of
 from laminar_dagster.sources.postgres.database import Transaction
 from laminar_dagster.sources.postgres.options import PostgresCdcOptions, read_options
@@ -63,10 +64,10 @@ def test_the_columns_that_are_added() -> None:
     def names(**options: str) -> list[str]:
         return [each.name for each in postgres_cdc_traits(options).columns]
 
-    assert names(tables="a") == ["_weight"]
-    assert names(tables="a, b") == ["_table", "_weight"]
+    assert names(tables="a") == ["_op", "_weight"]
+    assert names(tables="a, b") == ["_table", "_op", "_weight"]
     full = names(tables="a", **{"include.metadata": "true"})
-    assert full == ["_op", "_table", "_position", "_timestamp", "_weight"]
+    assert full == ["_table", "_position", "_timestamp", "_op", "_weight"]
     assert "required" in postgres_cdc_traits({}).lacks_retractions
     assert postgres_cdc_traits({"before": "required"}).lacks_retractions == ""
 

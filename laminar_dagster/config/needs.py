@@ -1,0 +1,141 @@
+"""What an operator needs of the views and queries below it, and nothing else of them.
+
+A view that gets another column, or another aggregate, gives an operator that does not look at it
+the very rows that it gave before. So what an operator reads is described without what it does not
+use; views are written out where they are read, because it does not matter what they are called.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlglot
+from sqlglot import exp
+
+from laminar_dagster.config.fingerprint import describe_query, describe_reading, relations
+from laminar_dagster.config.model import SourceTable, View
+from laminar_dagster.config.relations import (
+    Aggregation,
+    KeyedAggregate,
+    Projection,
+    Relation,
+    Select,
+    TableInput,
+    UnionAll,
+    WindowAggregate,
+)
+
+# What decides which rows an aggregation has.
+_ROWS: Final = ("window", "keyed", "keys", "where", "weight", "lateness")
+
+# Names of columns in lower case; None for all that there are.
+Names = frozenset[str] | None
+
+_AGGREGATE: Final = re.compile(r"\b_a(\d+)\b")
+
+
+def words_in(texts: Iterable[str]) -> Names:
+    """Every name that stands in expressions, in lower case; None if one cannot be read."""
+    found: set[str] = set()
+    for text in texts:
+        try:
+            tree = sqlglot.parse_one(text, dialect="spark")
+        except sqlglot.ParseError:
+            return None
+        found |= {str(each.this).lower() for each in tree.find_all(exp.Identifier)}
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Describes what is needed of a relation."""
+
+    sources: Mapping[str, SourceTable]
+    views: Mapping[str, View]
+
+    def describe(self, relation: Relation, wanted: Names) -> Any:
+        """Everything on which some columns of a relation's rows, and their number, depend.
+
+        Args:
+            relation: Which.
+            wanted: The names of the columns.
+        """
+        match relation:
+            case TableInput() if relation.name in self.views:
+                return self.describe(self.views[relation.name].query, wanted)
+            case TableInput():
+                return {"read": relation.name, **describe_reading(self.sources[relation.name])}
+            case Select():
+                columns = _wanted(relation.columns, wanted)
+                texts = [each.sql for each in columns]
+                return {
+                    "select": [[each.name, each.sql] for each in columns],
+                    "where": relation.where,
+                    "from": self.describe(relation.source, _all_of(texts, relation.where)),
+                }
+            case WindowAggregate() | KeyedAggregate():
+                return self._aggregation(relation, wanted)
+            case UnionAll() if (places := _places(relation, wanted)) is not None:
+                parts = (self._cut(part, places) for part in relation.parts)
+                return {"union_all": [*parts]}
+            case _:
+                return self._whole(relation)
+
+    def _aggregation(self, query: Aggregation, wanted: Names) -> Any:
+        columns = _wanted(query.columns, wanted)
+        shown = [each.sql for each in columns] + ([query.having] if query.having else [])
+        numbers = {int(each) for text in shown for each in _AGGREGATE.findall(text)}
+        named = {f"_a{number}" for number in numbers}
+        used = [each for each in query.aggregates if each.name in named]
+        held = {each.name: f"{each.function}({each.argument}; {each.by})" for each in used}
+        below = [text for each in used for text in (each.argument, each.by) if text is not None]
+        below += [each.sql for each in query.keys]
+        window, rest = query.window, describe_query(query)
+        times = [window.time] if window else []
+        time = query.time if isinstance(query, KeyedAggregate) else None
+        times += [text for text in (time, query.weight) if text is not None]
+        return {
+            **{name: rest[name] for name in _ROWS if name in rest},
+            # By what they are, not by number: another aggregate moves the numbers.
+            "select": [[each.name, _spelled(each.sql, held)] for each in columns],
+            "having": _spelled(query.having, held) if query.having else None,
+            "from": self.describe(query.source, _all_of([*below, *times], query.where)),
+        }
+
+    def _cut(self, part: Relation, places: list[int]) -> Any:
+        assert isinstance(part, Select | WindowAggregate | KeyedAggregate)
+        names = [part.columns[place].name.lower() for place in places]
+        return {"columns": names, "of": self.describe(part, frozenset(names))}
+
+    def _whole(self, relation: Relation) -> Any:
+        """Where it is not known what depends on what: all of it, and all that it reads."""
+        names = sorted({each.name for each in relations(relation) if isinstance(each, TableInput)})
+        below = {name: self.describe(TableInput(name), None) for name in names}
+        return {"whole": describe_query(relation), "reads": below}
+
+
+def _wanted(columns: tuple[Projection, ...], wanted: Names) -> list[Projection]:
+    found = [each for each in columns if wanted is None or each.name.lower() in wanted]
+    return sorted(found, key=lambda each: each.name)
+
+
+def _all_of(texts: Iterable[str], where: str | None) -> Names:
+    return words_in([*texts, *([where] if where else [])])
+
+
+def _spelled(text: str, held: Mapping[str, str]) -> str:
+    return _AGGREGATE.sub(lambda found: f"⟨{held.get(found[0], found[0])}⟩", text)
+
+
+def _places(union: UnionAll, wanted: Names) -> list[int] | None:
+    """The positions of columns of a union, if all its parts list theirs."""
+    first = union.parts[0]
+    if wanted is None or not all(
+        isinstance(each, Select | WindowAggregate | KeyedAggregate) for each in union.parts
+    ):
+        return None
+    names = [each.name.lower() for each in first.columns]
+    return [place for place, name in enumerate(names) if name in wanted]

@@ -1,0 +1,69 @@
+"""Reads a ``CREATE REFERENCE TABLE`` into the engine's model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from laminar_dagster.config.mistakes import Report, listed, nearest
+from laminar_dagster.config.model import Column, ReferenceTable
+from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
+from laminar_dagster.config.sql.scope import Output
+from laminar_dagster.config.sql.syntax import CreateReference, Name
+
+REFRESH: Final = "refresh.interval"
+ON_RETRACTION: Final = "on_retraction"
+# Two of these that look the same may differ, and two that differ may be the same.
+_UNFIT_FOR_KEYS: Final = ("float", "double", "real", "array", "map", "struct", "variant")
+
+
+def check_column_names(name: Name, columns: Sequence[Column], report: Report) -> None:
+    """Refuse names of columns that cannot be, or that mean something else."""
+    for column in columns:
+        if column.name.startswith("_") or column.name.lower() in WINDOW_COLUMNS:
+            problem = f"the column `{column.name[:80]}` of `{name.text}` has a reserved name"
+            report.add(name.where, problem, "choose one that begins with a letter")
+        elif not column.name or len(column.name) > 200 or not column.name.isprintable():
+            report.add(name.where, f"`{name.text}` has a column without a usable name")
+
+
+def reference_output(table: ReferenceTable) -> tuple[str, Output]:
+    """A reference table as the queries see it."""
+    cancels = table.options.get(REFRESH) == "never"
+    is_accepted = table.options.get(ON_RETRACTION) == "join_current"
+    names = tuple(each.name for each in table.columns)
+    required = frozenset(each.name for each in table.columns if not each.nullable)
+    reference: Literal["weighed", "unweighed"]
+    reference = "weighed" if cancels or is_accepted else "unweighed"
+    output = Output(names, required=required, reference=reference)
+    return str(table.reference_id), output
+
+
+def read_key(found: CreateReference, report: Report) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """The columns of a reference table, and its key as they spell it.
+
+    A column of the key is never null: such a row could be told from no other.
+    """
+    columns = {each.name.lower(): each for each in found.columns}
+    key: list[str] = []
+    for each in found.key:
+        column = columns.get(each.text.lower())
+        if column is None:
+            names = [one.name for one in found.columns]
+            hint = nearest(each.text, names, listed(names, "columns"))
+            report.add(each.where, f"the key names `{each.text[:80]}`, which is no column", hint)
+        elif column.type.lower().startswith(_UNFIT_FOR_KEYS):
+            hint = "take a whole number, a text, a date or a DECIMAL"
+            report.add(each.where, f"a {column.type} such as `{column.name}` is no key", hint)
+        elif column.name in key:
+            report.add(each.where, f"the key names `{column.name}` twice")
+        else:
+            key.append(column.name)
+    return (
+        tuple(
+            dataclasses.replace(each, nullable=each.nullable and each.name not in key)
+            for each in found.columns
+        ),
+        tuple(key),
+    )

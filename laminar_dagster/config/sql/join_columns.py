@@ -1,0 +1,54 @@
+"""Which columns of its inputs a join keeps: those that the query over it asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from laminar_dagster.config.relations import (
+    Explode,
+    Join,
+    Projection,
+    Query,
+    ReferenceJoin,
+    ReferenceValue,
+    Relation,
+    UnionAll,
+)
+from laminar_dagster.config.sql.join_scope import LEFT, RIGHT, JoinedScope, kept
+from laminar_dagster.config.sql.scope import Scope
+from laminar_dagster.config.sql.text import quoted
+
+
+def with_used_columns(query: Query, scope: Scope) -> Query:
+    """A query over a join that keeps those columns which are asked for."""
+    if isinstance(query, UnionAll) or not isinstance(scope, JoinedScope):
+        return query
+    return replace(query, source=_kept_below(query.source, scope))
+
+
+def _keeping(
+    join: Join | ReferenceJoin | Explode, scope: JoinedScope
+) -> Join | ReferenceJoin | Explode:
+    left, right = _used(scope, LEFT), _used(scope, RIGHT)
+    if isinstance(join, ReferenceJoin | Explode):
+        source = _kept_below(join.source, scope.left)
+        return replace(join, source=source, columns=left, found=right)
+    sources = _kept_below(join.left.source, scope.left), _kept_below(join.right.source, scope.right)
+    return replace(
+        join,
+        left=replace(join.left, source=sources[0], columns=left),
+        right=replace(join.right, source=sources[1], columns=right),
+    )
+
+
+def _used(scope: JoinedScope, side: str) -> tuple[Projection, ...]:
+    return tuple(Projection(side + each, quoted(each)) for each in kept(scope.used, side))
+
+
+def _kept_below(source: Relation, scope: Scope) -> Relation:
+    """A join, or what is like one, that keeps those columns which are asked for."""
+    if isinstance(source, Join | ReferenceJoin | Explode) and isinstance(scope, JoinedScope):
+        return _keeping(source, scope)
+    if isinstance(source, ReferenceValue):
+        return replace(source, source=_kept_below(source.source, scope))
+    return source

@@ -1,0 +1,78 @@
+"""The text of a model's file, and the model that it declares.
+
+A file is run where it is needed, from the text that the driver read in the project's folder: on
+executors too, which get it with their task. Nothing is pickled into a store or read from one.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+import traceback
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import ModuleType
+
+from laminar_dagster.models.declarations import Declared, InvalidModel, RowModel, operator_of
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCode:
+    """A file of ``models/``.
+
+    Attributes:
+        file: Where it is, for errors.
+        text: What stands in it.
+    """
+
+    file: str
+    text: str = field(repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the code does: not with comments, docstrings, formatting or its place."""
+        tree = ast.parse(self.text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and (
+                ast.get_docstring(node, clean=False) is not None
+            ):
+                node.body = node.body[1:]
+        return hashlib.sha256(ast.unparse(tree).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@lru_cache(maxsize=64)
+def declared(code: ModelCode) -> Declared:
+    """Run a file, and give the model that it declares.
+
+    Raises:
+        InvalidModel: It declares none, or several.
+        Exception: Whatever running it raises.
+    """
+    mark = hashlib.sha256(f"{code.file}\0{code.text}".encode("utf-8", "surrogatepass")).hexdigest()
+    module = ModuleType(f"laminar_model_{mark[:16]}")
+    module.__file__ = code.file
+    # What an author defines in it looks for its module by name: dataclasses do.
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(code.text, code.file, "exec", dont_inherit=True), module.__dict__)
+    except BaseException:
+        del sys.modules[module.__name__]
+        raise
+    found = [each for value in vars(module).values() if (each := _declared(value)) is not None]
+    if len({id(each) for each in found}) != 1:
+        what = f"{len(found)} models" if found else "no model"
+        raise InvalidModel(f"the file declares {what}: a file is one view")
+    return found[0]
+
+
+def _declared(value: object) -> Declared | None:
+    return value if isinstance(value, RowModel) else operator_of(value)
+
+
+def line_in(file: str, error: BaseException) -> int | None:
+    """The line of a file at which an error arose; None if it did elsewhere."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((each.lineno for each in reversed(frames) if each.filename == file), None)

@@ -1,0 +1,99 @@
+"""What feeds what in a pipeline, and whether records or results of them come out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from laminar_dagster.config.fingerprint import relations
+from laminar_dagster.config.model import PipelineModel, View
+from laminar_dagster.config.operators import stateful_operators
+from laminar_dagster.config.relations import (
+    Explode,
+    Join,
+    KeyedAggregate,
+    PythonKeyed,
+    PythonRows,
+    Ranked,
+    ReferenceJoin,
+    Relation,
+    TableInput,
+    WindowAggregate,
+)
+from laminar_dagster.core.ids import OperatorId
+from laminar_dagster.spark.late_records import readings_through_views
+
+_RESULTS: Final = (
+    WindowAggregate
+    | KeyedAggregate
+    | Ranked
+    | Join
+    | ReferenceJoin
+    | Explode
+    | PythonRows
+    | PythonKeyed
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Feeding:
+    """What feeds what in one pipeline.
+
+    Attributes:
+        published: The views that have a sink.
+    """
+
+    model: PipelineModel
+    published: Collection[OperatorId]
+
+    def readings(self) -> Counter[str]:
+        """How often each source and view is read."""
+        found = Counter(name for view in self.model.views for name in _inputs_of(view.query))
+        return found + readings_through_views(self.model)
+
+    def staged_views(self) -> tuple[View, ...]:
+        """Views with an end of their own: a sink, a contract or state. Others only feed these."""
+        contracts = {contract.view for contract in self.model.contracts}
+        found = tuple(
+            view
+            for view in self.model.views
+            if view.name in self.published
+            or view.name in contracts
+            or any(stateful_operators(view))
+        )
+        # Offsets move on also where nothing is published.
+        return found or self.model.views
+
+    def is_asked_for(self, view: View) -> bool:
+        """Whether something with an end of its own reads a view, or is it."""
+        if view in self.staged_views():
+            return True
+        return any(self.is_asked_for(each) for each in self.model.views if view.name in each.reads)
+
+    def is_past_records(self, query: Relation) -> bool:
+        """Whether results come out and no records: of all that keeps state or multiplies rows."""
+        if any(isinstance(each, _RESULTS) for each in relations(query)):
+            return True
+        below = filter(None, map(self.view, _inputs_of(query)))
+        return any(self.is_past_records(view.query) for view in below)
+
+    def sources_of(self, query: Relation) -> tuple[str, ...]:
+        """The sources that feed a query, through other views too, each as often as it is read."""
+        found: list[str] = []
+        for name in _inputs_of(query):
+            below = self.view(name)
+            found += self.sources_of(below.query) if below else (name,)
+        return tuple(found)
+
+    def view(self, name: str) -> View | None:
+        """The view of that name; None if it is a source."""
+        return next((view for view in self.model.views if view.name == name), None)
+
+
+def _inputs_of(query: Relation) -> Iterator[str]:
+    """The sources and views that a query reads, each as often as it does."""
+    for relation in relations(query):
+        if isinstance(relation, TableInput):
+            yield relation.name

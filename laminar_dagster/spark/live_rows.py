@@ -1,0 +1,72 @@
+"""Rows that pass through filters and projections: none is lost before it was counted.
+
+Expressions are evaluated for live rows only, as SQL demands of what stands behind a WHERE.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from laminar_dagster.config.relations import Projection
+from laminar_dagster.core.document import to_utc_microseconds
+from laminar_dagster.spark.columns import CONTROL, KEEP, PART
+
+_EPOCH_TIME: Final = re.compile(r"\bepoch_time\s*\(\s*\)", re.IGNORECASE)
+_LIVE: Final = f"({KEEP} AND {CONTROL} IS NULL)"
+# More than any source has parts: files are named after parts, and must not share a name.
+_PARTS_APART: Final = 1_000_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRows:
+    """Filters and projections in an epoch, whose logical clock is the only one they see."""
+
+    clock: datetime
+
+    def filtered(self, frame: DataFrame, where: str | None) -> DataFrame:
+        """Rows that do not fit stay, and are no longer live."""
+        if where is None:
+            return frame
+        self.look_at_condition(frame, where)
+        keep = f"{_LIVE} AND coalesce({self.sql(where)}, false)"
+        others = [f"`{name}`" for name in frame.columns if name != KEEP]
+        return frame.selectExpr(*others, f"{keep} AS {KEEP}")
+
+    def look_at_condition(self, frame: DataFrame, where: str) -> None:
+        """Have Spark look whether it is one: in a projection a text would pass for a condition."""
+        frame.where(self.sql(where))
+
+    def projected(self, frame: DataFrame, columns: Iterable[Projection]) -> DataFrame:
+        """The columns, beside those that every frame has."""
+        return frame.selectExpr(PART, CONTROL, KEEP, *map(self._live, columns))
+
+    def _live(self, column: Projection) -> str:
+        return f"IF({_LIVE}, {self.sql(column.sql)}, NULL) AS `{column.name}`"
+
+    def sql(self, text: str) -> str:
+        """``epoch_time()`` is the logical clock, and nothing else is a clock."""
+        return _EPOCH_TIME.sub(f"timestamp_micros({to_utc_microseconds(self.clock)})", text)
+
+
+def united(parts: Iterable[DataFrame]) -> DataFrame:
+    """The rows of several frames, column by position, under the names of the first."""
+    frames: list[DataFrame] = []
+    for index, frame in enumerate(parts):
+        names = [name for name in frame.columns if name not in (PART, CONTROL, KEEP)]
+        wanted = frames[0].columns[3:] if frames else names
+        frames.append(
+            frame.selectExpr(
+                f"{PART} + {index * _PARTS_APART} AS {PART}",
+                CONTROL,
+                KEEP,
+                *(f"`{old}` AS `{new}`" for old, new in zip(names, wanted, strict=True)),
+            )
+        )
+    return reduce(DataFrame.union, frames)

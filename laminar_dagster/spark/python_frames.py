@@ -1,0 +1,86 @@
+"""Models in Python as frames of Spark.
+
+::
+
+    records --ModelStep--> rows
+    records --PartialStep--> rows that wait --bucket by key--> OperatorStep --> what is put out
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from laminar_dagster.config.relations import Projection, Python, PythonFile, PythonKeyed
+from laminar_dagster.core.ids import OperatorId
+from laminar_dagster.models.code import ModelCode, declared
+from laminar_dagster.models.declarations import KeyedOperator
+from laminar_dagster.spark.aggregate_types import WrongType
+from laminar_dagster.spark.aggregation_frames import hash_of_keys, one_zero
+from laminar_dagster.spark.columns import CONTROL, HASH, KEEP, PART, TIME, quoted
+from laminar_dagster.spark.model_step import ModelStep
+from laminar_dagster.spark.operator_shape import OperatorShape, taken_column
+from laminar_dagster.spark.operator_step import OperatorRows
+from laminar_dagster.spark.partial_step import PartialStep
+from laminar_dagster.spark.state_shape import KeyColumn
+
+
+def code_of(file: PythonFile) -> ModelCode:
+    """What executors get of a file."""
+    return ModelCode(file.file, file.text)
+
+
+def rows_of_model(records: DataFrame, view: OperatorId, query: Python) -> DataFrame:
+    """What a function makes of records."""
+    step = ModelStep(view, code_of(query.python))
+    return records.mapInArrow(step, from_arrow_schema(step.schema))
+
+
+def inputs_of_operator(query: PythonKeyed) -> tuple[Projection, ...]:
+    """What an operator needs of a record: its time, its keys, and the columns that it takes."""
+    time = Projection(TIME, f"unix_micros({query.time})")
+    taken = (
+        Projection(taken_column(place), quoted(name)) for place, name in enumerate(query.takes)
+    )
+    return (time, *query.keys, *taken)
+
+
+def waiting_records(
+    records: DataFrame, query: PythonKeyed, operator: OperatorId
+) -> tuple[DataFrame, OperatorShape]:
+    """Records that have ``inputs_of_operator`` as rows that wait for their turn.
+
+    Raises:
+        WrongType: A column is of a type that has no order.
+    """
+    types = {each.name: each.type for each in to_arrow_schema(records.schema, timezone="UTC")}
+    shape = _shape(operator, query, types)
+    step = OperatorRows(shape)
+    frame = one_zero(records, query.keys, types)
+    made = frame.mapInArrow(PartialStep(step), from_arrow_schema(step.schema))
+    return made.selectExpr("*", f"{hash_of_keys(shape)} AS {HASH}"), shape
+
+
+def rows_of_operator(put_out: DataFrame, query: PythonKeyed) -> DataFrame:
+    """What an operator put out, as rows of its view."""
+    names = map(quoted, query.columns)
+    return put_out.selectExpr(PART, CONTROL, f"{CONTROL} IS NULL AS {KEEP}", *names)
+
+
+def _shape(
+    operator: OperatorId, query: PythonKeyed, types: dict[str, pa.DataType]
+) -> OperatorShape:
+    found = declared(code_of(query.python))
+    assert isinstance(found, KeyedOperator)
+    named = zip(query.keys, found.keys, strict=True)
+    keys = tuple(KeyColumn(key.name, name, types[key.name]) for key, name in named)
+    taken = tuple((name, types[taken_column(place)]) for place, name in enumerate(query.takes))
+    for name, kind in (*((key.sql, key.arrow_type) for key in keys), *taken):
+        if pa.types.is_nested(kind):
+            problem = f"`{name}` is of type {kind}, which has no order"
+            raise WrongType(f"{problem}: leave it out of `takes`, or make text of it in a view")
+    kept = tuple((each.name, each.type) for each in found.state)
+    return OperatorShape(
+        operator, keys, (), "operator", time=found.event_time, values=kept, taken=taken
+    )

@@ -1,0 +1,218 @@
+"""Runs Python models without Spark, for the tests of who writes them.
+
+``load_model`` reads a file of ``models/`` as a pipeline does. ``run_model`` and ``run_operator``
+give what comes of some batches. ``assert_same_under_any_cut`` cuts the same rows into many batches
+of all sizes: an answer that depends on how the stream was cut fails.
+
+The code that calls models and keeps their state is that of the engine.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from laminar_dagster.models.calls import NEVER, Caller
+from laminar_dagster.models.code import ModelCode, declared
+from laminar_dagster.models.columns import TIMESTAMP
+from laminar_dagster.models.declarations import (
+    TIMER,
+    Declared,
+    KeyedOperator,
+    Operator,
+    RowModel,
+    operator_of,
+)
+from laminar_dagster.models.folding import KeyedState, fold, no_state
+from laminar_dagster.models.purity import impurities
+
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRun:
+    """What an operator has come to.
+
+    Attributes:
+        rows: Everything that it put out: keys, event time, and its columns.
+        state: The keys that it has not forgotten, with their state and ``timer``.
+        waiting: Rows that the watermark has not passed.
+    """
+
+    rows: pa.Table
+    state: pa.Table
+    waiting: pa.Table
+
+
+def load_model(path: Path | str) -> Declared:
+    """The model that a file declares.
+
+    Raises:
+        AssertionError: It depends on something else than its rows; the message names the lines.
+    """
+    text = Path(path).read_text(encoding="utf-8")
+    found = [f"{path}:{each.line}: {each.call} ({each.kind})" for each in impurities(text)]
+    assert not found, "the model is not deterministic:\n" + "\n".join(found)
+    return declared(ModelCode(str(path), text))
+
+
+def run_model(model: RowModel, batches: pa.Table | Iterable[pa.Table]) -> pa.Table:
+    """What a model makes of some batches, one after the other."""
+    caller = Caller(model.function.__name__, _file_of(model))
+    given = [batches] if isinstance(batches, pa.Table) else list(batches)
+    made = [caller.rows(model, each) for each in given if each.num_rows]
+    return pa.concat_tables([model.columns.empty_table(), *made]).combine_chunks()
+
+
+def run_operator(
+    operator: KeyedOperator | type[Operator],
+    batches: pa.Table | Sequence[pa.Table],
+    *,
+    delay: timedelta = timedelta(0),
+    until: datetime | None = None,
+) -> OperatorRun:
+    """What an operator makes of some batches: an epoch for each.
+
+    Rows that are late when they come are left out, as a source does.
+
+    Args:
+        operator: A class with ``@keyed_operator`` before it, or what ``load_model`` gave.
+        batches: Each with the keys, the event time and the other columns that the operator takes.
+        delay: How far the watermark stays behind the newest row, as in ``WATERMARK FOR``.
+        until: A last watermark, after all batches, for rows and timers that are still to come.
+    """
+    operator = _operator(operator)
+    given = [batches] if isinstance(batches, pa.Table) else list(batches)
+    if not given:
+        raise ValueError("there is no batch: give one without rows, if there are none")
+    columns = _taken(operator, given[0])
+    caller = Caller(operator.on_rows.__qualname__, _file_of(operator))
+    state = no_state(operator, given[0].select(list(operator.keys)).schema)
+    waiting = given[0].select(columns).slice(0, 0)
+    told: list[pa.Table] = []
+    mark: int | None = None
+    marks = [*([None] * len(given)), *([_micros(until)] if until is not None else [])]
+    for batch, last in zip([*given, waiting][: len(marks)], marks, strict=True):
+        on_time, mark = _on_time(batch.select(columns), operator.event_time, mark, delay)
+        mark = last if last is not None and (mark is None or last > mark) else mark
+        rows = pa.concat_tables([waiting, on_time])
+        folded = fold(operator, caller, state, rows, mark)
+        state = folded.state.chosen(~folded.state.is_blank)
+        if mark is not None:
+            state = state.chosen(state.ends(operator.ttl_micros) > mark)
+        waiting = folded.waiting
+        told.append(folded.rows)
+    return OperatorRun(pa.concat_tables(told).combine_chunks(), _shown(state), waiting)
+
+
+def assert_same_under_any_cut(
+    declared: Declared | type[Operator],
+    rows: pa.Table,
+    *,
+    delay: timedelta = timedelta(0),
+    until: datetime | None = None,
+    cuts: int = 25,
+    seed: int = 0,
+) -> None:
+    """Run a model over rows in one batch, and cut at random places; the answers must be the same.
+
+    Args:
+        declared: The model or operator.
+        rows: In the order in which they come.
+        delay: As of ``run_operator``.
+        until: As of ``run_operator``.
+        cuts: So many different ways to cut.
+        seed: Decides where.
+
+    Raises:
+        AssertionError: An answer differs; the message says at which cut.
+    """
+    declared = declared if isinstance(declared, RowModel) else _operator(declared)
+    chance = random.Random(seed)
+    expected = _answer(declared, [rows], delay, until)
+    for _ in range(cuts):
+        # Few cuts as often as many.
+        count = int(rows.num_rows ** chance.random())
+        inside = sorted(
+            chance.sample(range(1, max(2, rows.num_rows)), min(count, rows.num_rows - 1))
+        )
+        edges = [0, *inside, rows.num_rows]
+        parts = [rows.slice(begin, end - begin) for begin, end in pairwise(edges)]
+        found = _answer(declared, parts, delay, until)
+        assert found == expected, f"cut at {inside}: {_difference(found, expected)}"
+
+
+def _operator(given: KeyedOperator | type[Operator]) -> KeyedOperator:
+    found = given if isinstance(given, KeyedOperator) else operator_of(given)
+    if found is None:
+        raise TypeError(f"@keyed_operator does not stand before {given!r}")
+    return found
+
+
+def _answer(
+    declared: Declared, batches: list[pa.Table], delay: timedelta, until: datetime | None
+) -> list[str]:
+    # As text, because NaN is not equal to itself.
+    if isinstance(declared, RowModel):
+        return [repr(row) for row in run_model(declared, batches).to_pylist()]
+    run = run_operator(declared, batches, delay=delay, until=until)
+    keys = [(name, "ascending") for name in declared.keys]
+    # Of one key the order counts, of different keys it does not.
+    lines = [repr(row) for row in run.rows.sort_by(keys).to_pylist()]
+    return [*lines, *(f"state {row!r}" for row in run.state.to_pylist())]
+
+
+def _difference(found: list[str], expected: list[str]) -> str:
+    place = next(
+        (
+            number
+            for number, pair in enumerate(zip(found, expected, strict=False))
+            if len({*pair}) > 1
+        ),
+        min(len(found), len(expected)),
+    )
+    one = found[place] if place < len(found) else "nothing"
+    other = expected[place] if place < len(expected) else "nothing"
+    return f"{one} in place of {other}"
+
+
+def _taken(operator: KeyedOperator, batch: pa.Table) -> list[str]:
+    own = [*operator.keys, operator.event_time]
+    others = batch.column_names if operator.takes is None else operator.takes
+    return [*own, *(name for name in others if name not in own)]
+
+
+def _on_time(
+    rows: pa.Table, time: str, mark: int | None, delay: timedelta
+) -> tuple[pa.Table, int | None]:
+    times = rows.column(time).cast(TIMESTAMP).cast(pa.int64()).to_numpy()
+    if not len(times):
+        return rows, mark
+    before = np.iinfo(np.int64).min if mark is None else mark
+    marks = np.maximum.accumulate([before, *(times - delay // timedelta(microseconds=1))])
+    return rows.filter(pa.array(times >= marks[:-1])), int(marks[-1])
+
+
+def _shown(state: KeyedState) -> pa.Table:
+    rows = state.keys
+    for name in state.values.column_names:
+        rows = rows.append_column(name, state.values.column(name))
+    timers = pa.array(state.timer, mask=state.timer == NEVER).cast(TIMESTAMP)
+    return rows.append_column(TIMER, timers)
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - _BEGINNING) // timedelta(microseconds=1)
+
+
+def _file_of(declared: Declared) -> str:
+    function = declared.function if isinstance(declared, RowModel) else declared.on_rows
+    code = getattr(function, "__code__", None)
+    return str(code.co_filename) if code else "the model"

@@ -1,0 +1,1 @@
+"""What holds for every source of changes, whatever database it reads."""

@@ -1,0 +1,99 @@
+"""Windows, sessions and their aggregates against DuckDB over everything."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.spark.conftest import Build
+from tests.integration.spark.features import SESSIONS, Feature, tell
+from tests.integration.spark.project import Project
+
+# Many views in every epoch.
+pytestmark = pytest.mark.timeout(900)
+
+FEATURES = {
+    "visits": Feature(
+        "SELECT page, unix_micros(window_start) AS since, unix_micros(window_end) AS until,"
+        " COUNT(*) AS clicks, FIRST(n) AS entry, LAST(amount) AS leaving FROM clicks WHERE n > 0"
+        " GROUP BY SESSION(at, INTERVAL '4' SECOND), page",
+        SESSIONS.replace("FROM clicks", "FROM clicks WHERE n > 0").format(
+            keys="page", gap=4_000_000
+        )
+        + "SELECT page, min(us), max(us) + 4000000, count(*), arg_min(n, us), arg_max(amount, us)"
+        " FROM numbered GROUP BY page, session"
+        " HAVING max(us) + 4000000 <= (SELECT w FROM mark)",
+    ),
+    "open_visits": Feature(
+        "SELECT page, unix_micros(window_start) AS since, SUM(n) AS total FROM clicks"
+        " GROUP BY SESSION(at, INTERVAL '2' SECOND), page HAVING COUNT(*) > 1 EMIT CHANGES",
+        SESSIONS.format(keys="page", gap=2_000_000)
+        + "SELECT page, min(us), sum(n) FROM numbered GROUP BY page, session HAVING count(*) > 1",
+        "page, since",
+    ),
+    "open_minutes": Feature(
+        "SELECT page, unix_micros(window_end) AS until, COUNT(*) AS clicks FROM clicks"
+        " GROUP BY HOP(at, INTERVAL '30' SECOND, INTERVAL '1' MINUTE), page EMIT CHANGES",
+        "SELECT page, (us // 30000000 + k) * 30000000 AS until, count(*)"
+        " FROM clicks, (VALUES (1), (2)) AS each (k) GROUP BY ALL",
+        "page, until",
+    ),
+    "gathered": Feature(
+        "WITH known AS (SELECT page, n, amount, at FROM clicks WHERE n <> 3)"
+        " SELECT unix_micros(window_end) AS until, COUNT(DISTINCT n) AS numbers,"
+        " array_join(ARRAY_AGG(DISTINCT page), '+') AS pages,"
+        " array_join(COLLECT_LIST(n) FILTER (WHERE n > 6), ',') AS large,"
+        " MAX_BY(page, amount) AS best, COUNT_IF(n < 0) AS negative"
+        " FROM known GROUP BY TUMBLE(at, INTERVAL '30' SECOND)",
+        "SELECT (us // 30000000 + 1) * 30000000 AS until, count(DISTINCT n),"
+        " array_to_string(list_sort(list(DISTINCT page)), '+'),"
+        " coalesce(array_to_string(list_sort(list(n) FILTER (WHERE n > 6)), ','), ''),"
+        " arg_max(page, amount), count(*) FILTER (WHERE n < 0) FROM clicks WHERE n <> 3"
+        " GROUP BY until HAVING until <= (SELECT w FROM mark)",
+    ),
+    "growing": Feature(
+        "SELECT unix_micros(window_start) AS since, unix_micros(window_end) AS until,"
+        " COUNT(*) AS clicks, COUNT(DISTINCT page) AS pages, MIN_BY(n, amount) AS n"
+        " FROM TABLE(CUMULATE(TABLE clicks, DESCRIPTOR(at),"
+        " INTERVAL '20' SECOND, INTERVAL '1' MINUTE, INTERVAL '7' SECOND))"
+        " GROUP BY window_start, window_end",
+        "SELECT since, until, count(*), count(DISTINCT page), arg_min(n, amount)"
+        " FROM (SELECT *, since + k * 20000000 AS until"
+        " FROM (SELECT *, (us - 7000000) // 60000000 * 60000000 + 7000000 AS since FROM clicks),"
+        " (VALUES (1), (2), (3)) AS each (k))"
+        " WHERE us < until AND until <= (SELECT w FROM mark) GROUP BY since, until",
+    ),
+    # Plain columns alone: aggregated where they are read.
+    "measured": Feature(
+        "SELECT unix_micros(window_end) AS until, ROUND(STDDEV(amount), 9) AS spread,"
+        " ROUND(SKEWNESS(amount), 6) AS tilt, ROUND(CORR(amount, n), 9) AS together,"
+        " MEDIAN(n) AS middle, PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY amount) AS high,"
+        " array_join(PERCENTILE(n, array(0, 1)), '-') AS ends,"
+        " SUM(DISTINCT n) AS numbers, COUNT(DISTINCT page, n) AS pairs, BIT_XOR(n) AS bits,"
+        " STRING_AGG(DISTINCT page, '+') AS pages,"
+        " LISTAGG(page, '>') WITHIN GROUP (ORDER BY n DESC) AS ordered"
+        " FROM clicks GROUP BY TUMBLE(at, INTERVAL '20' SECOND)",
+        "SELECT (us // 20000000 + 1) * 20000000 AS until, round(stddev(amount), 9),"
+        " round(skew, 6), round(corr(amount, n), 9), median(n), quantile_disc(amount, 0.9),"
+        " min(n)::DOUBLE || '-' || max(n)::DOUBLE, sum(DISTINCT n), count(DISTINCT (page, n)),"
+        " bit_xor(n), string_agg(DISTINCT page, '+' ORDER BY page),"
+        " string_agg(page, '>' ORDER BY n DESC, page)"
+        " FROM clicks, LATERAL (SELECT sqrt(count(*)) * sum((o.amount - m) ** 3)"
+        " / sum((o.amount - m) ** 2) ** 1.5 AS skew FROM clicks o, (SELECT avg(i.amount) AS m"
+        " FROM clicks i WHERE i.us // 20000000 = clicks.us // 20000000)"
+        " WHERE o.us // 20000000 = clicks.us // 20000000)"
+        " GROUP BY until, skew HAVING until <= (SELECT w FROM mark)",
+    ),
+    "sketched": Feature(
+        "SELECT unix_micros(window_end) AS until, page, APPROX_COUNT_DISTINCT(n, 0.01) AS numbers,"
+        " ABS(APPROX_PERCENTILE(amount, 0.5) / PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY amount)"
+        " - 1) <= 0.0079 AS close, EVERY(n > -2) AS high, SOME(n > 8) AS top FROM clicks"
+        " GROUP BY TUMBLE(at, INTERVAL '1' MINUTE), page",
+        "SELECT (us // 60000000 + 1) * 60000000 AS until, page, count(DISTINCT n), 1,"
+        " bool_and(n > -2)::INT, bool_or(n > 8)::INT FROM clicks GROUP BY until, page"
+        " HAVING until <= (SELECT w FROM mark)",
+    ),
+}
+
+
+def test_every_window_gives_what_duckdb_gives(project: Project, build: Build) -> None:
+    tell(project, build, FEATURES)
