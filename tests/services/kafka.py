@@ -169,6 +169,7 @@ def create_topic(
     topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config))
     admin = AdminClient(client_settings(endpoint))
     admin.create_topics([topic], operation_timeout=_PATIENCE)[name].result(_PATIENCE)
+    _wait_for_partitions(admin, name, partitions)
 
 
 def grow_topic(endpoint: KafkaEndpoint, name: str, partitions: int) -> None:
@@ -176,6 +177,7 @@ def grow_topic(endpoint: KafkaEndpoint, name: str, partitions: int) -> None:
     request = [NewPartitions(name, partitions)]  # type: ignore[no-untyped-call, unused-ignore]
     admin = AdminClient(client_settings(endpoint))
     admin.create_partitions(request, operation_timeout=_PATIENCE)[name].result(_PATIENCE)
+    _wait_for_partitions(admin, name, partitions)
 
 
 def delete_topic(endpoint: KafkaEndpoint, name: str) -> None:
@@ -186,6 +188,19 @@ def delete_topic(endpoint: KafkaEndpoint, name: str) -> None:
     except KafkaException as error:
         if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise
+    _wait_for_partitions(admin, name, 0)
+
+
+def _wait_for_partitions(admin: AdminClient, name: str, wanted: int) -> None:
+    """Wait for the broker's own list: it hears of a change after the controller has made it."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        known = admin.list_topics(timeout=_PATIENCE).topics.get(name)
+        if (len(known.partitions) if known else 0) == wanted:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"topic {name} has not {wanted} partitions after {_PATIENCE:g} s")
+        time.sleep(0.02)
 
 
 def delete_records(endpoint: KafkaEndpoint, topic: str, before: Mapping[int, int]) -> None:

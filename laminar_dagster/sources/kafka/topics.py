@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from laminar_dagster.clients.kafka.cluster import Cluster, Edges, Lane, Topic
 from laminar_dagster.core.errors import InvalidConfig, RetentionExpired, SourceReplaced
 from laminar_dagster.core.offsets import KafkaIdentity
 from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.sources.kafka.options import KafkaOptions
+
+# How long a topic that is not there is asked for again, and how often.
+_NEWS_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +93,28 @@ class Topics:
         if before is not None and before.cluster_id != cluster_id:
             expected = f"cluster {before.cluster_id}"
             raise SourceReplaced(self.source_id, expected, f"cluster {cluster_id}")
-        names = set(self.options.topics)
-        if self.options.topic_pattern:
-            names |= set(self.cluster.matching(self.options.topic_pattern))
-        names |= set(before.topic_ids) if before else set()
-        topics = self.cluster.topics(sorted(names)) if names else {}
-        self._require_pinned(topics, before.topic_ids if before else {})
+        pinned_ids = before.topic_ids if before else {}
+        names, topics = self._find(pinned_ids)
+        self._require_pinned(topics, pinned_ids)
         self._require_present(names, topics)
         lanes = [(name, number) for name, topic in topics.items() for number in topic.partitions]
         return Look(self.source_id, cluster_id, topics, self.cluster.edges(lanes))
+
+    def _find(self, pinned: Mapping[str, str]) -> tuple[set[str], dict[str, Topic]]:
+        """The names that are asked for, and the topics that there are.
+
+        A broker hears of a topic a moment after the controller has made it, and a client may ask
+        any broker: what is missing is asked for again before that is believed.
+        """
+        deadline = time.monotonic() + _NEWS_SECONDS
+        while True:
+            names = {*self.options.topics, *pinned}
+            if self.options.topic_pattern:
+                names |= set(self.cluster.matching(self.options.topic_pattern))
+            topics = self.cluster.topics(sorted(names)) if names else {}
+            if (names and names <= topics.keys()) or time.monotonic() > deadline:
+                return names, topics
+            time.sleep(_LOOK_SECONDS)
 
     def _require_pinned(self, topics: Mapping[str, Topic], ids: Mapping[str, str]) -> None:
         for name, topic_id in ids.items():
