@@ -27,7 +27,12 @@ from laminar_dagster.config.relations import (
 )
 from laminar_dagster.core.ids import OperatorId
 from laminar_dagster.spark.aggregate_types import finished_sql
-from laminar_dagster.spark.aggregation_shapes import assignment_of, carried_columns, partials_for
+from laminar_dagster.spark.aggregation_shapes import (
+    TOUCHING,
+    assignment_of,
+    carried_columns,
+    partials_for,
+)
 from laminar_dagster.spark.bucket_step import CONTROL_BUCKET, BucketStep
 from laminar_dagster.spark.columns import (
     BUCKET,
@@ -136,7 +141,7 @@ def finished_groups(changed: DataFrame, query: KeyedAggregate, shape: KeyedShape
     """Rows of a keyed state with their values, for HAVING and the output columns."""
     edges: tuple[str, ...] = ()
     if query.kind == "session":
-        edges = _edges(FIRST)
+        edges = _edges(FIRST, f"{END} - {TOUCHING}")
     elif query.window:
         edges = _edges(assignment_of(query.window).start_sql(END))
     return changed.selectExpr(*_OWN, WEIGHT, *edges, *_finished(query, shape))
@@ -155,10 +160,10 @@ def finished_ranks(changed: DataFrame, query: Ranked) -> DataFrame:
 _OWN: Final = (PART, CONTROL, f"{CONTROL} IS NULL AS {KEEP}")
 
 
-def _edges(start: str) -> tuple[str, ...]:
+def _edges(start: str, end: str = END) -> tuple[str, ...]:
     return (
         f"timestamp_micros({start}) AS window_start",
-        f"timestamp_micros({END}) AS window_end",
+        f"timestamp_micros({end}) AS window_end",
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 
@@ -33,6 +34,10 @@ from laminar_dagster.spark.ranked_shape import RankedShape
 from laminar_dagster.spark.row_order import Place
 from laminar_dagster.spark.state_shape import KeyColumn, StateShape
 from laminar_dagster.spark.window_assignment import WindowAssignment
+
+# In microseconds. An event exactly a gap after the last one still belongs to the session, as it
+# does in Spark and Flink: a session is over a moment later than it ends.
+TOUCHING: Final = 1
 
 
 def argument_columns(query: Aggregation) -> dict[str, str]:
@@ -74,11 +79,14 @@ def keyed_shape_of(
         WrongType: A key or an argument is of a type that it cannot have.
     """
     weight = ROWS_BY_WEIGHT.name if query.weight is not None else None
+    gap = query.gap_micros
+    if query.kind == "session" and gap is not None:
+        gap += TOUCHING
     return KeyedShape(
         operator,
         *_columns(query, types),
         query.kind,
-        query.gap_micros,
+        gap,
         weight,
         growth,
         _answers(query, types),

@@ -63,8 +63,9 @@ class KeyedShape:
     Attributes:
         kind: A *group* has one row for each key; a *window* one for each window and key; a
             *session* one for each stretch of a key's events without a gap.
-        gap: A group is forgotten, and a session ends, so many microseconds after its last event;
-            None for groups that stay, and for windows, which end by themselves.
+        gap: A group is forgotten, and a session is over, so many microseconds after its last
+            event: one that comes then begins another. None for groups that stay, and for
+            windows, which end by themselves.
         weight: The partial that counts a key's rows by weight; None if none is ever taken back.
         growth: What was added to the state after it began; None if nothing was.
         answers: What of the output is made of multisets and sketches, which stay in the state.

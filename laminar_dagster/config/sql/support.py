@@ -155,7 +155,8 @@ SUPPORTED: Final[dict[str, tuple[Supported, ...]]] = {
             "GROUP BY SESSION(time, gap)",
             "SELECT user_id, window_start, window_end, COUNT(*) AS n FROM clicks "
             "GROUP BY SESSION(ts, INTERVAL '30' MINUTE), user_id",
-            "a session ends `gap` after its last event; an event exactly then begins the next",
+            "a session ends `gap` after its last event; an event exactly then still belongs to it,"
+            " as in Spark and Flink",
         ),
         Supported(
             "an offset, as the last argument",

@@ -46,7 +46,8 @@ class Feature:
 LATENESS = timedelta(seconds=1.5)
 PATIENT = "WITH (allowed.lateness = '1500ms')"
 FOREVER = "EMIT CHANGES WITH (state.ttl = 'unbounded')"
-# Each click with the number of its session, of which a new one begins after {gap} microseconds.
+# Each click with the number of its session, of which a new one begins after {gap} microseconds. In
+# SQL an event exactly at the end still belongs to a session: there a microsecond is added.
 SESSIONS = """
     WITH before AS (
       SELECT *, lag(us) OVER (PARTITION BY {keys} ORDER BY us) AS previous FROM clicks

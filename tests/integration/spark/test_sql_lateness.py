@@ -54,7 +54,7 @@ PATIENCE = {
         "SELECT page, unix_micros(window_start) AS since, SUM(n) AS total FROM plain_clicks"
         f" GROUP BY SESSION(at, INTERVAL '3' SECOND), page EMIT CHANGES {PATIENT}",
         SESSIONS.replace("FROM clicks", "FROM patient_clicks WHERE n > 1").format(
-            keys="page", gap=3_000_000
+            keys="page", gap=3_000_001
         )
         + "SELECT upper(page), min(us), sum(n) FROM numbered GROUP BY page, session",
         "page, since",

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.integration.spark.conftest import Build
-from tests.integration.spark.features import SESSIONS, Feature, tell
-from tests.integration.spark.project import Project
+from tests.integration.spark.features import (
+    SESSIONS,
+    Feature,
+    lay_out,
+    micros,
+    published,
+    tell,
+    write_references,
+)
+from tests.integration.spark.project import START, Project, Record, run_until_done
 
 # Many views in every epoch.
 pytestmark = pytest.mark.timeout(900)
@@ -17,16 +28,16 @@ FEATURES = {
         " COUNT(*) AS clicks, FIRST(n) AS entry, LAST(amount) AS leaving FROM clicks WHERE n > 0"
         " GROUP BY SESSION(at, INTERVAL '4' SECOND), page",
         SESSIONS.replace("FROM clicks", "FROM clicks WHERE n > 0").format(
-            keys="page", gap=4_000_000
+            keys="page", gap=4_000_001
         )
         + "SELECT page, min(us), max(us) + 4000000, count(*), arg_min(n, us), arg_max(amount, us)"
         " FROM numbered GROUP BY page, session"
-        " HAVING max(us) + 4000000 <= (SELECT w FROM mark)",
+        " HAVING max(us) + 4000000 < (SELECT w FROM mark)",
     ),
     "open_visits": Feature(
         "SELECT page, unix_micros(window_start) AS since, SUM(n) AS total FROM clicks"
         " GROUP BY SESSION(at, INTERVAL '2' SECOND), page HAVING COUNT(*) > 1 EMIT CHANGES",
-        SESSIONS.format(keys="page", gap=2_000_000)
+        SESSIONS.format(keys="page", gap=2_000_001)
         + "SELECT page, min(us), sum(n) FROM numbered GROUP BY page, session HAVING count(*) > 1",
         "page, since",
     ),
@@ -97,3 +108,38 @@ FEATURES = {
 
 def test_every_window_gives_what_duckdb_gives(project: Project, build: Build) -> None:
     tell(project, build, FEATURES)
+
+
+def test_an_event_exactly_a_gap_later_belongs_to_the_session_as_it_does_in_spark(
+    project: Project, build: Build, spark: SparkSession
+) -> None:
+    """Within an epoch, and when the watermark stands exactly at the end between two."""
+    visits = Feature(
+        "SELECT page, unix_micros(window_start) AS since, unix_micros(window_end) AS until,"
+        " COUNT(*) AS clicks FROM clicks GROUP BY SESSION(at, INTERVAL '4' SECOND), page",
+        "",
+    )
+    lay_out(project, {"visits": visits}, {}, buckets=2)
+    write_references(project, 1)
+
+    def click(page: str, seconds: float) -> Record:
+        return Record(page, 0.5, 1, 1, START + timedelta(seconds=seconds))
+
+    # The last one takes the watermark to the end of the session that "a" has begun.
+    first = [click("b", 0), click("b", 4), click("b", 8.000001), click("a", 6), click("c", 15)]
+    then = [click("a", 10), click("a", 14), click("c", 60)]
+    project.append("one.ndjson", list(first))
+    run_until_done(build())
+    project.append("one.ndjson", list(then))
+    run_until_done(build())
+
+    events = [(each.page, micros(each)) for each in (*first, *then[:-1])]
+    batch = spark.createDataFrame(events, "page STRING, us BIGINT")
+    batch.createOrReplaceTempView("events_a_gap_apart")
+    answer = spark.sql(
+        "SELECT page, unix_micros(w.start), unix_micros(w.end), clicks FROM"
+        " (SELECT page, session_window(timestamp_micros(us), '4 seconds') AS w,"
+        " count(*) AS clicks FROM events_a_gap_apart GROUP BY 1, 2)"
+    ).collect()
+    assert published(project, ["visits"])["visits"] == sorted(map(tuple, answer), key=repr)
+    assert sorted(row["clicks"] for row in answer) == [1, 1, 2, 3]
