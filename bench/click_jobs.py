@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -86,6 +87,7 @@ class ClickPipeline:
         idle_timeout: str = "1ms",
         query: str = _QUERY,
         sink: str = _SINK,
+        files: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Lay the project out, and put the pipeline together from it.
 
@@ -95,6 +97,7 @@ class ClickPipeline:
             idle_timeout: By default a file that was read to its end holds nothing back.
             query: Of the view ``per_minute``.
             sink: The statement that makes its sink; empty for none.
+            files: What else is in the pipeline's folder, by name.
         """
         folder = root / "dbt_like_configs" / "clicks"
         (folder / "models").mkdir(parents=True)
@@ -104,7 +107,8 @@ class ClickPipeline:
         (folder / "pipeline.yml").write_text(_SETTINGS)
         (folder / "sources.sql").write_text(_SOURCE.format(idle=idle_timeout))
         (folder / "sinks.sql").write_text(sink)
-        (folder / "models" / "per_minute.sql").write_text(query)
+        for name, text in {"models/per_minute.sql": query, **files}.items():
+            (folder / name).write_text(text)
         (model,) = load_project(root, {}, known_connectors())
         self.pipeline: Pipeline = assemble(model, root, lambda: spark)
 

@@ -22,6 +22,7 @@ START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 DELAY_SECONDS: Final = 5
 _DISORDER_MILLIS: Final = 2_000
 _DIGITS: Final = 8
+_PAGE: Final = "/page/"
 
 Numbers = npt.NDArray[np.int64]
 
@@ -64,6 +65,11 @@ class Clicks:
         return click_lines(millis, chance.integers(0, self.keys, count), chance)
 
 
+def page_name(number: int) -> str:
+    """How a page is called."""
+    return f"{_PAGE}{number:0{_DIGITS}}"
+
+
 def click_lines(millis: Numbers, pages: Numbers, chance: np.random.Generator) -> bytes:
     """Clicks as lines of JSON.
 
@@ -77,7 +83,8 @@ def click_lines(millis: Numbers, pages: Numbers, chance: np.random.Generator) ->
     columns = [
         '{"at":"',
         _timestamps(millis),
-        'Z","page":"/page/',
+        'Z","page":"',
+        _PAGE,
         _digits(pages),
         '","amount":',
         _text(quarters // 4),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,132 +27,17 @@ from bench.clickstream import DELAY_SECONDS, START, Clicks
 from bench.figures import Benchmark, Figure
 from bench.measure import Sample, one_by_one_of
 from bench.spark_watch import ProcessorTime, processor_time
+from bench.sql_queries import FAMILIES, KEYS, Family
 from bench.surroundings import Surroundings
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _RECORDS: Final = 1_000_000
 _SECONDS: Final = 1_200
-_KEYS: Final = 20_000
 _EPOCHS: Final = 4
 _PEER: Final = "Structured Streaming"
 _SETTLED: Final = START + timedelta(seconds=_SECONDS - 60)
-_FOREVER: Final = "EMIT CHANGES WITH (state.ttl = 'unbounded')"
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A query of ours and the peer's.
-
-    Attributes:
-        sql: With the columns that ``key`` names, if its rows change.
-        since: The column that says when a row's window began.
-        peer: Makes it of a stream of clicks with a watermark; None where Spark has no such thing.
-        mode: The peer's output mode.
-    """
-
-    name: str
-    what: str
-    sql: str
-    key: str = ""
-    since: str = ""
-    peer: Callable[[DataFrame], DataFrame] | None = None
-    mode: str = "append"
-
-    @property
-    def sink(self) -> str:
-        """Where its rows go."""
-        mode = f", mode = 'upsert', key = '{self.key}'" if self.key else ""
-        options = f"connector = 'sqlite', path = 'out.db', table = 'pages'{mode}"
-        return f"CREATE SINK pages FROM per_minute WITH ({options});"
-
-
-def _groups(clicks: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    return clicks.groupBy("page").agg(F.count("*").alias("clicks"), F.max("amount").alias("most"))
-
-
-def _sessions(clicks: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    grouped = clicks.groupBy(F.session_window("at", "5 seconds").alias("w"), "page")
-    counted = grouped.agg(F.count("*").alias("clicks"))
-    return counted.select("page", F.col("w.start").alias("since"), "clicks")
-
-
-def _windows(clicks: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    grouped = clicks.groupBy(F.window("at", "2 minutes", "30 seconds").alias("w"), "page")
-    counted = grouped.agg(F.sum("n").alias("total"))
-    return counted.select("page", F.col("w.start").alias("since"), "total")
-
-
-def _joined(clicks: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    later = clicks.selectExpr("page AS same", "n AS next", "at AS later")
-    near = "page = same AND later > at AND later <= at + INTERVAL 10 SECONDS"
-    return clicks.join(later, F.expr(near)).select("page", "n", "next", "at")
-
-
-FAMILIES: Final = (
-    Family(
-        "deduplication",
-        "the first click of each page and number",
-        "SELECT page, n, at FROM clicks QUALIFY ROW_NUMBER() OVER"
-        f" (PARTITION BY page, n ORDER BY at) = 1 {_FOREVER}",
-        "page, n",
-        peer=lambda clicks: clicks.dropDuplicates(["page", "n"]).select("page", "n", "at"),
-    ),
-    Family(
-        "groups",
-        "a group by page with updates",
-        "SELECT page, COUNT(*) AS clicks, MAX(amount) AS most FROM clicks GROUP BY page"
-        f" {_FOREVER}",
-        "page",
-        peer=_groups,
-        mode="update",
-    ),
-    Family(
-        "sessions",
-        "session windows by page",
-        "SELECT page, window_start AS since, COUNT(*) AS clicks FROM clicks"
-        " GROUP BY SESSION(at, INTERVAL '5' SECOND), page",
-        since="since",
-        peer=_sessions,
-    ),
-    Family(
-        "hopping",
-        "overlapping windows by page",
-        "SELECT page, window_start AS since, SUM(n) AS total FROM clicks"
-        " GROUP BY HOP(at, INTERVAL '30' SECOND, INTERVAL '2' MINUTE), page",
-        since="since",
-        peer=_windows,
-    ),
-    Family(
-        "joins",
-        "each click with those of its page in the next ten seconds",
-        "SELECT a.page, a.n, b.n AS next, a.at FROM clicks a JOIN clicks b ON a.page = b.page"
-        " AND b.at > a.at AND b.at <= a.at + INTERVAL '10' SECOND",
-        peer=_joined,
-    ),
-    Family(
-        "top-n",
-        "the three largest clicks of each page",
-        "SELECT page, place, amount, at FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY page"
-        f" ORDER BY amount DESC) AS place FROM clicks) WHERE place <= 3 {_FOREVER}",
-        "page, place",
-    ),
-    Family(
-        "distinct",
-        "COUNT(DISTINCT) in windows",
-        "SELECT window_end AS until, COUNT(DISTINCT page) AS pages FROM clicks"
-        " GROUP BY TUMBLE(at, INTERVAL '1' MINUTE)",
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +53,7 @@ class _Turn:
 def sql_families(surroundings: Surroundings) -> Iterator[Figure]:
     """Each in turn."""
     records = surroundings.effort.scaled(_RECORDS)
-    clicks = Clicks(records // _EPOCHS, _SECONDS // _EPOCHS, surroundings.effort.scaled(_KEYS))
+    clicks = Clicks(records // _EPOCHS, _SECONDS // _EPOCHS, surroundings.effort.scaled(KEYS))
     folder = surroundings.folder()
     segments = [clicks.write(folder, segment) for segment in range(_EPOCHS)]
     for family in FAMILIES:
@@ -207,7 +92,9 @@ def _figures(family: Family, turns: Sequence[_Turn]) -> Iterator[Figure]:
 
 def _turn(surroundings: Surroundings, family: Family, segments: Sequence[Sequence[Path]]) -> _Turn:
     spark = surroundings.spark()
-    pipeline = ClickPipeline(surroundings.folder(), spark, query=family.sql, sink=family.sink)
+    pipeline = ClickPipeline(
+        surroundings.folder(), spark, query=family.sql, sink=family.sink, files=family.files
+    )
     before = processor_time()
     epochs = []
     for segment in segments:
