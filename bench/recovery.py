@@ -34,12 +34,12 @@ from laminar_dagster.core.ids import (
 )
 from laminar_dagster.core.manifest import (
     CheckpointManifest,
-    ManifestBuilder,
     OperatorSnapshotEntry,
     PartitionSnapshotEntry,
     RecordCounts,
     SourceOffsetEntry,
 )
+from laminar_dagster.core.manifest_builder import ManifestBuilder
 from laminar_dagster.core.offsets import CustomIdentity, KafkaPosition, SourceRange
 from laminar_dagster.core.plan import EpochPlan, SourcePlan
 from laminar_dagster.core.ports import ObjectStore

@@ -17,12 +17,12 @@ from laminar_dagster.core.ids import (
 )
 from laminar_dagster.core.manifest import (
     CheckpointManifest,
-    ManifestBuilder,
     OperatorSnapshotEntry,
     PartitionSnapshotEntry,
     RecordCounts,
     SourceOffsetEntry,
 )
+from laminar_dagster.core.manifest_builder import ManifestBuilder
 from laminar_dagster.core.offsets import KafkaPosition
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)

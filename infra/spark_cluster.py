@@ -34,10 +34,9 @@ class SparkEndpoint(Endpoint):
         return f"spark://{self.host}:{self.port}"
 
 
-class SparkMaster(Service[SparkEndpoint]):
-    """Knows the workers, and gives applications executors on them."""
+class _SparkProcess(Service[SparkEndpoint]):
+    """A process of the cluster, which listens on loopback alone and tells its log how it is."""
 
-    name: ClassVar[str] = "spark_master"
     ready_within: ClassVar[float] = 60.0
 
     def install(self) -> None:
@@ -45,11 +44,31 @@ class SparkMaster(Service[SparkEndpoint]):
         spark_home(self.name)
         java_home(self.name)
 
-    def launch(self, data_dir: Path, port: int) -> Launch[SparkEndpoint]:
-        """Listen on loopback; the page for people on any free port there."""
-        endpoint = SparkEndpoint(LOOPBACK, port, data_dir / f"{self.name}.log")
+    def _launched(self, data_dir: Path, port: int, main: str, *rest: str) -> Launch[SparkEndpoint]:
+        """Run one of Spark's classes; its page for people is on any free port."""
+        home = spark_home(self.name)
         ports = ("--host", LOOPBACK, "--port", str(port), "--webui-port", "0")
-        return _launch(self.name, [_MASTER, *ports], endpoint)
+        return Launch(
+            command=[str(home / "bin" / "spark-class"), main, *ports, *rest],
+            environment={
+                "JAVA_HOME": str(java_home(self.name)),
+                "SPARK_HOME": str(home),
+                # Also the pages for people are for this machine alone.
+                "SPARK_LOCAL_IP": LOOPBACK,
+                "SPARK_DAEMON_MEMORY": "256m",
+            },
+            endpoint=SparkEndpoint(LOOPBACK, port, data_dir / f"{self.name}.log"),
+        )
+
+
+class SparkMaster(_SparkProcess):
+    """Knows the workers, and gives applications executors on them."""
+
+    name: ClassVar[str] = "spark_master"
+
+    def launch(self, data_dir: Path, port: int) -> Launch[SparkEndpoint]:
+        """Listen for workers and applications."""
+        return self._launched(data_dir, port, _MASTER)
 
     def is_ready(self, endpoint: SparkEndpoint) -> bool:
         """Ask the log whether this master has the port, and has work to give."""
@@ -57,11 +76,10 @@ class SparkMaster(Service[SparkEndpoint]):
         return f"Starting Spark master at {endpoint.url}" in log and "New state: ALIVE" in log
 
 
-class SparkWorker(Service[SparkEndpoint]):
+class SparkWorker(_SparkProcess):
     """Starts executors when its master says so."""
 
     name: ClassVar[str] = "spark_worker"
-    ready_within: ClassVar[float] = 60.0
 
     def __init__(self, master: SparkEndpoint, *, cores: int = 1, memory: str = "1g") -> None:
         """Create a worker that is not running.
@@ -75,36 +93,13 @@ class SparkWorker(Service[SparkEndpoint]):
         self._master = master
         self._size = ("--cores", str(cores), "--memory", memory)
 
-    def install(self) -> None:
-        """Find pyspark and Java."""
-        spark_home(self.name)
-        java_home(self.name)
-
     def launch(self, data_dir: Path, port: int) -> Launch[SparkEndpoint]:
-        """Listen on loopback; what executors write is in ``work`` below the folder."""
-        endpoint = SparkEndpoint(LOOPBACK, port, data_dir / f"{self.name}.log")
-        ports = ("--host", LOOPBACK, "--port", str(port), "--webui-port", "0")
+        """Join the master; what executors write is in ``work`` below the folder."""
         folder = ("--work-dir", str(data_dir / "work"))
-        command = [_WORKER, *ports, *self._size, *folder, self._master.url]
-        return _launch(self.name, command, endpoint)
+        return self._launched(data_dir, port, _WORKER, *self._size, *folder, self._master.url)
 
     def is_ready(self, endpoint: SparkEndpoint) -> bool:
         """Ask the log whether the master knows it."""
         log = endpoint.log.read_text(errors="replace")
         is_own = f"Starting Spark worker {endpoint.host}:{endpoint.port}" in log
         return is_own and "Successfully registered with master" in log
-
-
-def _launch(name: str, command: list[str], endpoint: SparkEndpoint) -> Launch[SparkEndpoint]:
-    home = spark_home(name)
-    return Launch(
-        command=[str(home / "bin" / "spark-class"), *command],
-        environment={
-            "JAVA_HOME": str(java_home(name)),
-            "SPARK_HOME": str(home),
-            # Also the pages for people are for this machine alone.
-            "SPARK_LOCAL_IP": LOOPBACK,
-            "SPARK_DAEMON_MEMORY": "256m",
-        },
-        endpoint=endpoint,
-    )

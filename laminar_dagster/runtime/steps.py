@@ -32,9 +32,9 @@ from laminar_dagster.core.ids import EpochNumber, SinkId, SourceId
 from laminar_dagster.core.manifest import (
     CheckpointManifest,
     FileEntry,
-    ManifestBuilder,
     SinkEntry,
 )
+from laminar_dagster.core.manifest_builder import ManifestBuilder
 from laminar_dagster.core.offsets import SourceOffsets
 from laminar_dagster.core.plan import EpochPlan, SinkPlan
 from laminar_dagster.core.ports import (

@@ -23,6 +23,7 @@ from laminar_dagster.spark.join_shape import JoinShape
 from laminar_dagster.spark.keyed_chain import KeyedChain
 from laminar_dagster.spark.keyed_shape import KeyedShape
 from laminar_dagster.spark.partial_step import control_rows
+from laminar_dagster.spark.row_order import by_numbers
 from laminar_dagster.spark.state_chain import Closing, StateChain
 from laminar_dagster.spark.state_files import StateFiles
 from laminar_dagster.spark.state_shape import StateShape
@@ -179,7 +180,7 @@ def _in_order_of_parts(table: pa.Table) -> pa.Table:
     part, sequence = (
         pc.fill_null(table.column(name), 0).to_numpy()[places] for name in (PART, SEQUENCE)
     )
-    return table.take(pa.array(places[np.lexsort((sequence, part))]))
+    return table.take(pa.array(places[by_numbers((part, sequence))]))
 
 
 def _closes(rows: pa.Table, closing: Closing) -> Any:

@@ -18,20 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from laminar_dagster.config.fingerprint import relations
-from laminar_dagster.config.model import PipelineModel, ReferenceTable, View
-from laminar_dagster.config.operators import (
-    id_of_explode,
-    id_of_input,
-    id_of_part,
-    id_of_reference,
-    id_of_side,
-)
+from laminar_dagster.config.model import PipelineModel, View
+from laminar_dagster.config.operators import id_of_input, id_of_part, id_of_side
 from laminar_dagster.config.relations import (
     Explode,
     Join,
     Keeper,
     KeyedAggregate,
-    Projection,
     Python,
     PythonKeyed,
     PythonRows,
@@ -46,16 +39,13 @@ from laminar_dagster.config.relations import (
     UnionAll,
     WindowAggregate,
 )
-from laminar_dagster.config.sql.changelog import WEIGHT
-from laminar_dagster.core.document import encode_part
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.ids import CheckpointId, OperatorId, SinkId
 from laminar_dagster.core.manifest import PartitionSnapshotEntry
 from laminar_dagster.core.ports import ObjectStore
 from laminar_dagster.core.reference import ReferencePin
-from laminar_dagster.spark.additions import Additions, growth_of
+from laminar_dagster.spark.additions import Additions
 from laminar_dagster.spark.aggregation_frames import (
-    advanced_state,
     finished_groups,
     finished_ranks,
     finished_windows,
@@ -64,10 +54,7 @@ from laminar_dagster.spark.aggregation_frames import (
 )
 from laminar_dagster.spark.blame import blaming
 from laminar_dagster.spark.bucket_step import BucketStep, WindowStep
-from laminar_dagster.spark.explode_frames import exploded_frame
-from laminar_dagster.spark.explode_step import ITEMS
 from laminar_dagster.spark.feeding import Feeding
-from laminar_dagster.spark.growth import Growth
 from laminar_dagster.spark.join_frames import (
     finished_join,
     inputs_of_side,
@@ -79,21 +66,11 @@ from laminar_dagster.spark.join_frames import (
 from laminar_dagster.spark.join_step import JoinStep
 from laminar_dagster.spark.keyed_shape import KeyedShape
 from laminar_dagster.spark.keyed_step import KeyedStep
-from laminar_dagster.spark.late_records import (
-    lateness_of_records,
-)
+from laminar_dagster.spark.late_records import lateness_of_records
 from laminar_dagster.spark.live_rows import LiveRows, united
-from laminar_dagster.spark.operator_step import OperatorStep
-from laminar_dagster.spark.python_frames import (
-    code_of,
-    inputs_of_operator,
-    rows_of_model,
-    rows_of_operator,
-    waiting_records,
-)
-from laminar_dagster.spark.reference_frames import joined_frame
-from laminar_dagster.spark.reference_step import CAN_MATCH, KEY
-from laminar_dagster.spark.reference_values import valued_frame
+from laminar_dagster.spark.operators import Operators
+from laminar_dagster.spark.python_frames import inputs_of_operator, rows_of_model, rows_of_operator
+from laminar_dagster.spark.row_relations import RowRelations
 from laminar_dagster.spark.scan import Scan
 from laminar_dagster.spark.source_frames import SourceFrames
 from laminar_dagster.spark.staging import OWN, REPORT, StageStep
@@ -110,9 +87,7 @@ class Compiler:
         chains: The parent's state files, for each operator and bucket.
         pins: The reference tables, as the plan has pinned them.
         additions: What was added to the state of an operator after it began.
-        operators: The operators with state, and what happens to a bucket of each.
-        fed_by: The sources of each operator that takes records, by which it is checked. One that
-            is given what another has made of them is not among them.
+        operators: Filled while the job is put together.
     """
 
     spark: SparkSession
@@ -127,8 +102,7 @@ class Compiler:
     attempt: CheckpointId
     store: ObjectStore = field(repr=False)
     pins: Mapping[str, ReferencePin] = field(default_factory=dict)
-    operators: dict[OperatorId, BucketStep] = field(default_factory=dict)
-    fed_by: dict[OperatorId, tuple[str, ...]] = field(default_factory=dict)
+    operators: Operators = field(init=False)
     cached: list[DataFrame] = field(default_factory=list)
     _frames: dict[str, DataFrame] = field(default_factory=dict)
     _states: dict[tuple[OperatorId, Keeper], DataFrame] = field(default_factory=dict)
@@ -139,8 +113,22 @@ class Compiler:
         """Look for operators that make the same, and for what feeds which."""
         self._twins = twins(self.model)
         self._feeding = Feeding(self.model, self.sinks)
+        self.operators = Operators(
+            self._feeding,
+            self.clocks,
+            self.chains,
+            self.additions,
+            self.buckets,
+            self.attempt,
+            self.store,
+        )
         self._rows = LiveRows(self.clock)
-        self._sources = SourceFrames(self.spark, self.model, self.scans, self._growth, self._shared)
+        self._widened = RowRelations(
+            self._rows, self.operators, self.model.references, self.pins, self.store
+        )
+        self._sources = SourceFrames(
+            self.spark, self.model, self.scans, self.operators.growth_of, self._shared
+        )
 
     def compile(self) -> DataFrame:
         """One frame of reports, whose collection runs the whole epoch."""
@@ -160,13 +148,11 @@ class Compiler:
             self._frames[view.name] = frame
             if not is_staged:
                 continue
-            counts_records = not self._feeding.is_past_records(view.query)
-            if counts_records:
-                self.fed_by[view.name] = self._feeding.sources_of(view.query)
+            self.operators.count(view.name, view.query)
             step = StageStep(
                 view=view.name,
                 sinks=self.sinks.get(view.name, ()),
-                counts_records=counts_records,
+                counts_records=not self._feeding.is_past_records(view.query),
                 contract=contracts.get(view.name),
                 attempt=self.attempt,
                 store=self.store,
@@ -208,17 +194,16 @@ class Compiler:
     # --- relations ------------------------------------------------------------------------------
 
     def _relation(self, view: View, relation: Relation, operator: OperatorId) -> DataFrame:
-        if isinstance(relation, TableInput):
-            return self._table(relation.name)
-        if isinstance(relation, ReferenceJoin):
-            return self._referenced(view, relation, operator)
-        if isinstance(relation, ReferenceValue):
-            return self._valued(view, relation, operator)
-        if isinstance(relation, Explode):
-            return self._exploded(view, relation, operator)
-        if isinstance(relation, Join):
-            return self._once(view, relation, operator)
-        return self._query(view, relation, operator)
+        match relation:
+            case TableInput():
+                return self._table(relation.name)
+            case ReferenceJoin() | ReferenceValue() | Explode():
+                source = self._relation(view, relation.source, operator)
+                return self._widened.frame(source, view, relation, operator)
+            case Join():
+                return self._once(view, relation, operator)
+            case _:
+                return self._query(view, relation, operator)
 
     def _table(self, name: str) -> DataFrame:
         """A source or a view, with the late records that the window takes that is being built."""
@@ -260,47 +245,6 @@ class Compiler:
         frame = self._rows.filtered(self._relation(view, query.source, operator), query.where)
         return self._rows.projected(frame, query.columns)
 
-    def _referenced(self, view: View, join: ReferenceJoin, operator: OperatorId) -> DataFrame:
-        """Records are counted where they meet the table: after that there may be more of them."""
-        source = self._relation(view, join.source, operator)
-        if join.where is not None:
-            self._rows.look_at_condition(source, join.where)
-        weight = (Projection(WEIGHT, WEIGHT),) if join.is_weighed else ()
-        keys = (Projection(f"{KEY}{number}", sql) for number, sql in enumerate(join.keys))
-        can_match = Projection(CAN_MATCH, join.where or "true")
-        rows = self._rows.projected(source, (*join.columns, *weight, *keys, can_match))
-        counted = self._counted(view, join, id_of_reference(operator))
-        table, pin = self._reference(join.table)
-        return joined_frame(rows, join, table, pin, self.store, counted)
-
-    def _valued(self, view: View, value: ReferenceValue, operator: OperatorId) -> DataFrame:
-        rows = self._relation(view, value.source, operator)
-        table, pin = self._reference(value.table)
-        return valued_frame(rows, value, table, pin, self.store, self._rows)
-
-    def _reference(self, name: str) -> tuple[ReferenceTable, ReferencePin | None]:
-        table = next(each for each in self.model.references if each.reference_id == name)
-        return table, self.pins.get(name)
-
-    def _exploded(self, view: View, explode: Explode, operator: OperatorId) -> DataFrame:
-        """Records are counted where they become several rows, or none."""
-        source = self._relation(view, explode.source, operator)
-        weight = (Projection(WEIGHT, WEIGHT),) if explode.is_weighed else ()
-        items = Projection(ITEMS, explode.items)
-        rows = self._rows.projected(source, (*explode.columns, *weight, items))
-        return exploded_frame(rows, explode, self._counted(view, explode, id_of_explode(operator)))
-
-    def _counted(
-        self, view: View, relation: ReferenceJoin | Explode, name: OperatorId
-    ) -> OperatorId | None:
-        """Under which name a step counts records; None if what comes to it are none."""
-        if self._feeding.is_past_records(relation.source):
-            return None
-        # What nothing asks for is not run, and counts nothing.
-        if self._feeding.is_asked_for(view):
-            self.fed_by[name] = self._feeding.sources_of(relation)
-        return name
-
     def _union(
         self, view: View, parts: tuple[Select | Stateful, ...], operator: OperatorId
     ) -> DataFrame:
@@ -336,12 +280,9 @@ class Compiler:
         partials, shape = self._partials(view, query, operator)
         assert isinstance(shape, StateShape)
         step = WindowStep(
-            shape,
-            self._clocks(view),
-            self._files(operator),
-            self.attempt,
-            self.store,
-            query.lateness_micros,
+            shape=shape,
+            **self.operators.ground(view, operator),
+            lateness=query.lateness_micros,
         )
         closed = self._advanced(partials, query, operator, step)
         finished = finished_windows(closed, query, shape)
@@ -355,22 +296,19 @@ class Compiler:
     def _join(self, view: View, join: Join, operator: OperatorId) -> DataFrame:
         left, right = (self._side(view, join, number, operator) for number in range(2))
         shape = shape_of_join(operator, join, (left, right))
-        raw = [each.source for each in join.sides if not self._feeding.is_past_records(each.source)]
-        if raw:
-            self.fed_by[operator] = tuple(n for each in raw for n in self._feeding.sources_of(each))
+        sources = (join.left.source, join.right.source)
+        self.operators.count(operator, *sources)
         step = JoinStep(
             shape=shape,
-            clocks=self._clocks(view),
-            chains=self._files(operator),
-            attempt=self.attempt,
-            store=self.store,
+            **self.operators.ground(view, operator),
             terms=terms_of_join(join),
         )
-        self.operators[operator] = step
-        rows = rows_of_join(
-            (left, right), join, shape, (join.left.source in raw, join.right.source in raw)
+        are_raw = (
+            not self._feeding.is_past_records(sources[0]),
+            not self._feeding.is_past_records(sources[1]),
         )
-        told = finished_join(advanced_state(rows, step, self.buckets), join)
+        rows = rows_of_join((left, right), join, shape, are_raw)
+        told = finished_join(self.operators.advance(rows, operator, step), join)
         return self._rows.filtered(told, join.condition)
 
     def _side(self, view: View, join: Join, number: int, operator: OperatorId) -> DataFrame:
@@ -391,10 +329,7 @@ class Compiler:
         assert isinstance(shape, KeyedShape)
         step = KeyedStep(
             shape=shape,
-            clocks=self._clocks(view),
-            chains=self._files(operator),
-            attempt=self.attempt,
-            store=self.store,
+            **self.operators.ground(view, operator),
             lateness=_lateness_of(query),
             emits=emits,
         )
@@ -406,7 +341,7 @@ class Compiler:
         early = self._sources.partials(operator)
         if early:
             return early
-        growth = self._growth(operator)
+        growth = self.operators.growth_of(operator)
         return self._made_once(
             query,
             operator,
@@ -422,7 +357,7 @@ class Compiler:
         make: Callable[[], tuple[DataFrame, StateShape | KeyedShape]],
     ) -> tuple[DataFrame, StateShape | KeyedShape]:
         """The partials of an operator; if another has made the same, these."""
-        key, growth = partials_key(query), self._growth(operator)
+        key, growth = partials_key(query), self.operators.growth_of(operator)
         if key is None or self._twins[key] < 2:
             return make()
         found = self._made.get((key, growth))
@@ -444,51 +379,23 @@ class Compiler:
     def _advanced(
         self,
         partials: DataFrame,
-        query: Stateful | PythonKeyed,
+        query: Stateful,
         operator: OperatorId,
         step: BucketStep,
     ) -> DataFrame:
-        if not self._feeding.is_past_records(query.source) and operator not in self._sources.echoes:
-            self.fed_by[operator] = self._feeding.sources_of(query)
-        self.operators[operator] = step
-        return advanced_state(partials, step, self.buckets)
+        if operator not in self._sources.echoes:
+            self.operators.count(operator, query.source)
+        return self.operators.advance(partials, operator, step)
 
     # --- Python ---------------------------------------------------------------------------------
 
     def _function(self, view: View, query: PythonRows) -> DataFrame:
-        # A function that nothing asks for is not run, and counts nothing.
-        if self._feeding.is_asked_for(view) and not self._feeding.is_past_records(query.source):
-            self.fed_by[view.name] = self._feeding.sources_of(query)
+        self.operators.count_where_asked_for(view, view.name, query.source)
         return rows_of_model(self._frames[query.source.name], view.name, query)
 
     def _operator(self, view: View, query: PythonKeyed, operator: OperatorId) -> DataFrame:
         records = self._rows.projected(self._frames[query.source.name], inputs_of_operator(query))
-        waiting, shape = waiting_records(records, query, operator)
-        step = OperatorStep(
-            shape=shape,
-            clocks=self._clocks(view),
-            chains=self._files(operator),
-            attempt=self.attempt,
-            store=self.store,
-            lateness=query.lateness_micros,
-            code=code_of(query.python),
-        )
-        return rows_of_operator(self._advanced(waiting, query, operator, step), query)
-
-    def _clocks(self, view: View) -> tuple[SourceClock, ...]:
-        return tuple(
-            self.clocks[name] for name in sorted(set(self._feeding.sources_of(view.query)))
-        )
-
-    def _files(self, operator: OperatorId) -> dict[int, tuple[bytes, ...]]:
-        return {
-            bucket: tuple(encode_part(entry) for entry in entries)
-            for bucket, entries in self.chains.get(operator, {}).items()
-        }
-
-    def _growth(self, operator: OperatorId) -> Growth | None:
-        added = self.additions.get(operator)
-        return growth_of(added) if added else None
+        return rows_of_operator(records, view, query, operator, self.operators)
 
 
 def _lateness_of(query: Stateful) -> int:

@@ -188,7 +188,7 @@ class SparkEngine:
         compiler = self._compiler(plan, parent, attempt)
         with _telling_errors(compiler):
             compiler.compile()
-            job = spread_job(compiler.spark, compiler.operators, compiler.buckets)
+            job = spread_job(compiler.spark, compiler.operators.steps, compiler.buckets)
             rows = job.where(f"{CONTROL} IS NOT NULL").collect() if job else []
         spread = sort_out_spread([row[0] for row in rows], attempt)
         operators = _operator_entries(compiler, spread.files)
@@ -222,9 +222,9 @@ class SparkEngine:
                 for sink in plan.sinks
             ),
             dead_letters=_dead_letters(reports),
-            counts=reports.counts(compiler.fed_by),
+            counts=reports.counts(compiler.operators.fed_by),
             watermark=earliest(source.watermark for source in sources),
-            violations=(*reports.broken, *reports.miscounts(compiler.fed_by, splits)),
+            violations=(*reports.broken, *reports.miscounts(compiler.operators.fed_by, splits)),
         )
 
 
@@ -262,7 +262,7 @@ def _operator_entries(
             schema_fingerprint=step.shape.fingerprint,
             added=compiler.additions.get(operator, ()),
         )
-        for operator, step in sorted(compiler.operators.items())
+        for operator, step in sorted(compiler.operators.steps.items())
     )
 
 

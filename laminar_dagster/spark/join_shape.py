@@ -20,7 +20,7 @@ from laminar_dagster.spark.arrow_files import schema_fingerprint
 from laminar_dagster.spark.columns import END, HASH, SIDE, TIME
 from laminar_dagster.spark.growth import METADATA
 from laminar_dagster.spark.keyed_rows import WEIGHT
-from laminar_dagster.spark.row_order import differs_from_previous
+from laminar_dagster.spark.row_order import differs_from_previous, sorted_by
 from laminar_dagster.spark.state_shape import KeyColumn, cast_rows
 
 JOIN: Final = "join"
@@ -123,7 +123,7 @@ class JoinShape:
 
     def sorted(self, rows: pa.Table) -> pa.Table:
         """Rows in the order of a file."""
-        return rows.sort_by([(name, "ascending") for name in (HASH, *self.group)])
+        return sorted_by(rows, (HASH, *self.group))
 
     def alive(self, rows: pa.Table) -> pa.Table:
         """Rows without those that were taken back."""

@@ -24,6 +24,7 @@ from laminar_dagster.spark.join_chain import JoinChain, is_due
 from laminar_dagster.spark.join_matching import Rule, Whole
 from laminar_dagster.spark.join_shape import LEFT, RIGHT, JoinShape
 from laminar_dagster.spark.keyed_rows import WEIGHT
+from laminar_dagster.spark.row_order import sorted_by
 from laminar_dagster.spark.state_chain import Closing
 
 if TYPE_CHECKING:
@@ -259,7 +260,7 @@ class JoinStep(BucketStep):
         found = [part.select(wanted.names).cast(wanted) for part in parts]
         rows = pa.concat_tables([wanted.empty_table(), *found])
         ordered = [each.name for each in wanted if not pa.types.is_nested(each.type)]
-        return rows.sort_by([(name, "ascending") for name in ordered])
+        return sorted_by(rows, ordered)
 
 
 def _of(rows: pa.Table, side: int) -> pa.Table:

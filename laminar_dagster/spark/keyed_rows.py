@@ -15,9 +15,11 @@ from laminar_dagster.spark.row_order import (
     Booleans,
     Place,
     Whole,
+    by_numbers,
     differs_from_previous,
     in_order,
     key_codes,
+    sorted_by,
 )
 
 NUMBER: Final = "_number"
@@ -109,14 +111,14 @@ def changed_rows(
     )
     # Side by side by number; only what is told is sorted by the keys themselves.
     codes = key_codes(both, unit)
-    places = np.lexsort((both.column(WEIGHT).to_numpy(), codes))
+    places = by_numbers((codes, both.column(WEIGHT).to_numpy().astype(np.int64)))
     both, codes = both.take(pa.array(places)), codes[places]
     is_same = ~differs_from_previous(both, compared)
     is_same[1:] &= codes[1:] == codes[:-1]
     keep = ~is_same
     keep[:-1] &= ~is_same[1:]
     told = both if keep.all() else both.filter(pa.array(keep))
-    return told.sort_by([(name, "ascending") for name in order])
+    return sorted_by(told, order)
 
 
 def _full(count: int, value: int) -> Any:

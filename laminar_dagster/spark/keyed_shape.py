@@ -240,6 +240,11 @@ class KeyedShape:
             rows = last_of_each(rows, self.unit)
         return answered(rows, self.answers, opaque_names(self.columns))
 
+    @property
+    def tells_all(self) -> bool:
+        """Whether a key of which ``changes`` tell nothing is kept as it was."""
+        return False
+
     def changes(self, before: pa.Table, after: pa.Table) -> pa.Table:
         """What rows of the view are to be taken back, and what rows have come, with ``_weight``."""
         unit = self.group if self.kind == "session" else self.unit

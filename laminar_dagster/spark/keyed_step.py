@@ -14,6 +14,7 @@ from laminar_dagster.spark.columns import CONTROL, END, HASH, PART
 from laminar_dagster.spark.keyed_chain import Hashes, KeyedChain
 from laminar_dagster.spark.keyed_rows import WEIGHT, is_among, once
 from laminar_dagster.spark.keyed_shape import KeyedShape, hash_of_unit
+from laminar_dagster.spark.row_order import sorted_by
 from laminar_dagster.spark.state_chain import Closing
 
 
@@ -57,8 +58,12 @@ class KeyedStep(BucketStep):
         touched = once(np.concatenate([written, ending])) if len(ending) else written
         before = chain.rows_of(touched, closing)
         after = self.shape.combine([before, added.cast(_like(added, self.shape.schema))])
+        told = self._output(before, after, closing)
+        if self.shape.tells_all:
+            # Many keys of a deduplication come again and change nothing.
+            written = once(told.column(HASH).to_numpy())
         files = left.advance(_with_hashes(after, written), closing)
-        return self._output(before, after, closing), files
+        return told, files
 
     def _ending(self, chain: KeyedChain, closing: Closing) -> tuple[Hashes, KeyedChain]:
         """What ends now and has to be told: a window that changed all along has been told."""
@@ -71,7 +76,7 @@ class KeyedStep(BucketStep):
         shape = self.shape
         if self.emits == "close":
             closed = shape.shown(after.filter(ends))
-            closed = closed.sort_by([(name, "ascending") for name in shape.group])
+            closed = sorted_by(closed, shape.group)
             ones = pa.array(np.ones(closed.num_rows, np.int8))
             return closed.append_column(WEIGHT, ones)
         # A group that has ended is gone; a window or session that has ended stays as it is.

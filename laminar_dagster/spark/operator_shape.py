@@ -25,6 +25,7 @@ from laminar_dagster.models.ordering import key_numbers
 from laminar_dagster.spark.columns import END, HASH, LAST, TIME
 from laminar_dagster.spark.growth import METADATA
 from laminar_dagster.spark.keyed_shape import KeyedShape
+from laminar_dagster.spark.row_order import sorted_by
 from laminar_dagster.spark.state_shape import KeyColumn, cast_rows
 
 TURN: Final = "_timer"
@@ -121,7 +122,7 @@ class OperatorShape(KeyedShape):
         """See ``KeyedShape.sorted``."""
         names = [HASH, *(key.name for key in self.keys), TIME]
         names += [taken_column(place) for place in range(len(self.taken))]
-        return rows.sort_by([(name, "ascending") for name in names])
+        return sorted_by(rows, names)
 
     def alive(self, rows: pa.Table) -> pa.Table:
         """Rows without those that only say that a key is forgotten."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
+from laminar_dagster.config.model import View
 from laminar_dagster.config.relations import Projection, Python, PythonFile, PythonKeyed
 from laminar_dagster.core.ids import OperatorId
 from laminar_dagster.models.code import ModelCode, declared
@@ -21,19 +22,20 @@ from laminar_dagster.spark.aggregation_frames import hash_of_keys, one_zero
 from laminar_dagster.spark.columns import CONTROL, HASH, KEEP, PART, TIME, quoted
 from laminar_dagster.spark.model_step import ModelStep
 from laminar_dagster.spark.operator_shape import OperatorShape, taken_column
-from laminar_dagster.spark.operator_step import OperatorRows
+from laminar_dagster.spark.operator_step import OperatorRows, OperatorStep
+from laminar_dagster.spark.operators import Operators
 from laminar_dagster.spark.partial_step import PartialStep
 from laminar_dagster.spark.state_shape import KeyColumn
 
 
-def code_of(file: PythonFile) -> ModelCode:
+def _code_of(file: PythonFile) -> ModelCode:
     """What executors get of a file."""
     return ModelCode(file.file, file.text)
 
 
 def rows_of_model(records: DataFrame, view: OperatorId, query: Python) -> DataFrame:
     """What a function makes of records."""
-    step = ModelStep(view, code_of(query.python))
+    step = ModelStep(view, _code_of(query.python))
     return records.mapInArrow(step, from_arrow_schema(step.schema))
 
 
@@ -46,14 +48,35 @@ def inputs_of_operator(query: PythonKeyed) -> tuple[Projection, ...]:
     return (time, *query.keys, *taken)
 
 
-def waiting_records(
-    records: DataFrame, query: PythonKeyed, operator: OperatorId
-) -> tuple[DataFrame, OperatorShape]:
-    """Records that have ``inputs_of_operator`` as rows that wait for their turn.
+def rows_of_operator(
+    records: DataFrame,
+    view: View,
+    query: PythonKeyed,
+    operator: OperatorId,
+    operators: Operators,
+) -> DataFrame:
+    """What an operator puts out of records that have ``inputs_of_operator``.
 
     Raises:
         WrongType: A column is of a type that has no order.
     """
+    waiting, shape = _waiting(records, query, operator)
+    step = OperatorStep(
+        shape=shape,
+        **operators.ground(view, operator),
+        lateness=query.lateness_micros,
+        code=_code_of(query.python),
+    )
+    operators.count(operator, query.source)
+    put_out = operators.advance(waiting, operator, step)
+    names = map(quoted, query.columns)
+    return put_out.selectExpr(PART, CONTROL, f"{CONTROL} IS NULL AS {KEEP}", *names)
+
+
+def _waiting(
+    records: DataFrame, query: PythonKeyed, operator: OperatorId
+) -> tuple[DataFrame, OperatorShape]:
+    """Records as rows that wait for their turn."""
     types = {each.name: each.type for each in to_arrow_schema(records.schema, timezone="UTC")}
     shape = _shape(operator, query, types)
     step = OperatorRows(shape)
@@ -62,16 +85,10 @@ def waiting_records(
     return made.selectExpr("*", f"{hash_of_keys(shape)} AS {HASH}"), shape
 
 
-def rows_of_operator(put_out: DataFrame, query: PythonKeyed) -> DataFrame:
-    """What an operator put out, as rows of its view."""
-    names = map(quoted, query.columns)
-    return put_out.selectExpr(PART, CONTROL, f"{CONTROL} IS NULL AS {KEEP}", *names)
-
-
 def _shape(
     operator: OperatorId, query: PythonKeyed, types: dict[str, pa.DataType]
 ) -> OperatorShape:
-    found = declared(code_of(query.python))
+    found = declared(_code_of(query.python))
     assert isinstance(found, KeyedOperator)
     named = zip(query.keys, found.keys, strict=True)
     keys = tuple(KeyColumn(key.name, name, types[key.name]) for key, name in named)

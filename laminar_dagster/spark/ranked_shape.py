@@ -29,6 +29,9 @@ from laminar_dagster.spark.state_shape import stored_columns
 from laminar_dagster.spark.weighing import check_weights
 
 RANK: Final = "_rank"
+# Rows that are looked at before they are ranked, and what share of them may be left for it to pay.
+_LOOKED_AT: Final = 4096
+_WORTH_RANKING: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,21 @@ class RankedShape(KeyedShape):
         if self.weight is not None:
             records = records.append_column(self.weight, records.column(WEIGHT).cast(pa.int64()))
         names = [name for name in self.schema.names if name not in (HASH, END)]
-        return self._best(records.select(names))
+        rows = records.select(names)
+        if self.gap is None and not self._leaves_out_many(rows):
+            return rows.append_column(END, pa.nulls(rows.num_rows, pa.int64()))
+        return self._best(rows)
+
+    def _leaves_out_many(self, rows: pa.Table) -> bool:
+        """Whether rows are worth ranking before they are brought together with others.
+
+        How many keys there are is told by how often one comes twice among the first rows.
+        """
+        codes = key_codes(rows.slice(0, _LOOKED_AT), self.unit)
+        repeated = len(codes) - len(np.unique(codes))
+        keys = len(codes) ** 2 / (2 * max(repeated, 1))
+        found = keys * -np.expm1(-rows.num_rows / max(keys, 1))
+        return bool(self.limit * found < _WORTH_RANKING * rows.num_rows)
 
     def combine(self, parts: Sequence[pa.Table]) -> pa.Table:
         """See ``KeyedShape.combine``."""
@@ -151,6 +168,11 @@ class RankedShape(KeyedShape):
         places = _places(differs_from_previous(rows, self.unit))
         rows = rows.append_column(RANK, pa.array(places))
         return rows.filter(pa.array(places <= self.limit)) if self.weight is not None else rows
+
+    @property
+    def tells_all(self) -> bool:
+        """See ``KeyedShape.tells_all``: what is kept is what is shown."""
+        return self.weight is None and self.gap is None
 
     def changes(self, before: pa.Table, after: pa.Table) -> pa.Table:
         """See ``KeyedShape.changes``.

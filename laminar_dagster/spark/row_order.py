@@ -16,6 +16,7 @@ Whole = npt.NDArray[np.int64]
 
 # More codes than fit in a number, with room for the number of rows.
 _TOO_MANY: Final = 2**62
+_LARGEST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def in_order(
             break
         numbers += found
         left = left[1:]
-    places: Whole = np.lexsort(numbers[::-1]) if numbers else np.arange(rows.num_rows)
+    places: Whole = by_numbers(numbers) if numbers else np.arange(rows.num_rows)
     same = np.ones(max(0, rows.num_rows - 1), np.bool_)
     for each in numbers:
         ordered = each[places]
@@ -61,6 +62,55 @@ def in_order(
     some = rows.select(list(compared)).take(pa.array(places[open_still]))
     places[open_still] = places[open_still][_sorted_within(some, runs, left, last)]
     return places
+
+
+def by_numbers(numbers: Sequence[Whole]) -> Whole:
+    """Where rows stand by several numbers, the first of them first; equal ones stay.
+
+    Numbers that fit into one together are sorted as one, in half the time.
+    """
+    packed = np.zeros(len(numbers[0]), np.int64)
+    limit = 1
+    for each in numbers:
+        least, most = int(each.min(initial=0)), int(each.max(initial=0))
+        width = most - least + 1
+        limit *= width
+        if limit > _LARGEST:
+            found: Whole = np.lexsort(numbers[::-1])
+            return found
+        packed = packed * width + (each - least)
+    return np.argsort(packed, kind="stable")
+
+
+def sorted_by(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Rows by some columns, ascending, nulls last."""
+    numbers: list[Whole] = []
+    for name in names:
+        values = rows.column(name)
+        found = None
+        if is_text(values.type):
+            found = [_ranks(values)]
+        elif not pa.types.is_floating(values.type):
+            found = _numbers(values, Place(name, descending=False, nulls_first=False))
+        if found is None:
+            return rows.sort_by([(each, "ascending") for each in names])
+        numbers += found
+    return rows.take(pa.array(by_numbers(numbers))) if numbers else rows
+
+
+def _ranks(texts: pa.ChunkedArray) -> Whole:
+    """The place of each text among all of them; null is the last."""
+    encoded = one_array(texts).dictionary_encode(null_encoding="encode")
+    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    found: Whole = ranks[encoded.indices.to_numpy()]
+    return found
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values are texts or bytes."""
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _numbers(values: pa.ChunkedArray, place: Place) -> list[Whole] | None:

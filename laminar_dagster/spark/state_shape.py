@@ -16,6 +16,7 @@ from laminar_dagster.spark.answers import Answer, answered
 from laminar_dagster.spark.arrow_files import schema_fingerprint
 from laminar_dagster.spark.columns import END
 from laminar_dagster.spark.growth import METADATA, Growth, began, grown, growth_of_file, growth_told
+from laminar_dagster.spark.row_order import sorted_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class StateShape:
         names = self.schema.names
         table = pa.concat_tables([part.select(names) for part in parts])
         merged = merge_partials(table, self.group, self.kept, self.operator)
-        return merged.sort_by([(name, "ascending") for name in self.group])
+        return sorted_by(merged, self.group)
 
     def shown(self, rows: pa.Table) -> pa.Table:
         """Merged rows as rows of the output, without those that were taken back to the last one."""

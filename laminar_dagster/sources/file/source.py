@@ -30,17 +30,11 @@ import pyarrow as pa
 
 from laminar_dagster.config.model import Column, SourceTable
 from laminar_dagster.core.document import require_utc, to_utc_microseconds
-from laminar_dagster.core.errors import (
-    InvalidConfig,
-    RetentionExpired,
-    SeekFailed,
-    SourceReplaced,
-)
+from laminar_dagster.core.errors import InvalidConfig, SeekFailed, SourceReplaced
 from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.offsets import (
     FileIdentity,
     FilePosition,
-    Gap,
     SourcePosition,
     SourceRange,
 )
@@ -48,11 +42,12 @@ from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.core.ports import Admission
 from laminar_dagster.sources.file.admission import Budget
 from laminar_dagster.sources.file.directory import Directory, OpenFile
-from laminar_dagster.sources.file.fingerprints import Fingerprint, head_of
+from laminar_dagster.sources.file.fingerprints import Fingerprint
 from laminar_dagster.sources.file.options import FileOptions, read_options, require_readable
 from laminar_dagster.sources.file.parquet_rows import is_complete, row_group_starts
 from laminar_dagster.sources.file.reader import FileSplitReader, file_range, framing_of
 from laminar_dagster.sources.file.replay import replay
+from laminar_dagster.sources.file.vanished import gaps_of, range_of, refuse_renamed, vanished
 from laminar_dagster.sources.formats.arrow_types import arrow_schema
 
 CONNECTOR = "file"
@@ -148,7 +143,9 @@ class FileSource:
             if lane:
                 lanes[path] = lane
         new = [path for path in listed if path not in known]
-        gaps = self._gaps(sorted(gone, key=str.encode), known, pinned, new)
+        if gone:
+            refuse_renamed(self._directory, self._source_id, pinned, gone, new)
+        gaps = gaps_of(self._source_id, self._options, sorted(gone, key=str.encode), known, pinned)
         paths = sorted(lanes, key=str.encode)
         return SourcePlan(
             source_id=self._source_id,
@@ -199,7 +196,7 @@ class FileSource:
                     pinned[path].require(file)
             except FileNotFoundError:
                 if start < end:
-                    raise self._vanished(path, start) from None
+                    raise vanished(self._source_id, path, start) from None
 
     def splits(self, part: SourceRange) -> tuple[SourceRange, ...]:
         """Cut a range at record boundaries (Parquet: at row groups) into ``split.bytes``."""
@@ -213,9 +210,9 @@ class FileSource:
             with self._directory.open(path) as file:
                 cuts = self._cuts(file, start, end, size)
         except FileNotFoundError:
-            raise self._vanished(path, start) from None
+            raise vanished(self._source_id, path, start) from None
         edges = [start, *cuts, end]
-        return tuple(_range(path, one, two) for one, two in pairwise(edges))
+        return tuple(range_of(path, one, two) for one, two in pairwise(edges))
 
     def reader(self) -> FileSplitReader:
         """A reader for the executors, who must see the directory under the same path."""
@@ -241,7 +238,7 @@ class FileSource:
                 else:
                     self._require_record_end(file, offset)
         except FileNotFoundError:
-            raise self._vanished(path, offset) from None
+            raise vanished(self._source_id, path, offset) from None
 
     def acknowledge(self, positions: tuple[SourcePosition, ...]) -> None:
         """Nobody needs to be told: files stay where they are."""
@@ -276,7 +273,7 @@ class FileSource:
             end = budget.take(self._framing, file, start, available)
         timeout = self._options.idle_timeout
         idle = timeout is not None and start == available and _rested(file, clock, timeout)
-        return _Lane(_range(file.path, start, end), Fingerprint.of(file, end, available), idle)
+        return _Lane(range_of(file.path, start, end), Fingerprint.of(file, end, available), idle)
 
     def _available(
         self, file: OpenFile, start: int, enough: int | None, clock: datetime | None
@@ -328,55 +325,7 @@ class FileSource:
                 cuts.append(place)
         return cuts
 
-    # --- what was, and is no more -----------------------------------------------------------------
-
-    def _gaps(
-        self,
-        gone: list[str],
-        known: dict[str, int],
-        pinned: dict[str, Fingerprint],
-        new: list[str],
-    ) -> tuple[Gap, ...]:
-        """Let vanished files go where that is allowed; what was lost with them is recorded."""
-        if gone:
-            self._refuse_renamed({path: pinned[path] for path in gone if path in pinned}, new)
-        gaps: list[Gap] = []
-        for path in gone:
-            pin, offset = pinned.get(path), known[path]
-            finished = pin is None or pin.was_read_to_its_end
-            if finished and self._options.on_vanished == "forget":
-                continue
-            if self._options.on_gap != "earliest":
-                raise self._vanished(path, offset, finished=finished)
-            lost = _range(path, offset, max(offset, pin.available if pin else 0))
-            gaps.append(Gap(lost=lost, reason=f"{path} vanished after byte {offset} was read"))
-        return tuple(gaps)
-
-    def _refuse_renamed(self, pins: dict[str, Fingerprint], new: list[str]) -> None:
-        """A file that was read under another name would be read twice."""
-        by_head: dict[tuple[int, str], list[str]] = {}
-        for path, pin in pins.items():
-            if pin.end:
-                by_head.setdefault((pin.head_bytes, pin.head), []).append(path)
-        lengths = sorted({length for length, _ in by_head})
-        for path in new:
-            try:
-                with self._directory.open(path) as file:
-                    for length in lengths:
-                        if length > file.size:
-                            break
-                        for old in by_head.get((length, head_of(file, length)), ()):
-                            if pins[old].matches(file):
-                                found = f"the same content under the name {path}"
-                                raise SourceReplaced(self._source_id, old, found)
-            except FileNotFoundError:
-                continue
-
-    def _vanished(self, path: str, offset: int, *, finished: bool = False) -> RetentionExpired:
-        why = "nothing: the file is gone, or no longer matches `pattern`"
-        if finished:
-            why += "; it was read to its end, and `on_vanished` = 'forget' would allow that"
-        return RetentionExpired(self._source_id, f"{path} from byte {offset} on", why)
+    # --- what a plan says -------------------------------------------------------------------------
 
     def _offsets(self, positions: tuple[SourcePosition, ...]) -> dict[str, int]:
         offsets: dict[str, int] = {}
@@ -405,13 +354,6 @@ class _Lane:
     range: SourceRange
     fingerprint: Fingerprint
     idle: bool
-
-
-def _range(path: str, start: int, end: int) -> SourceRange:
-    return SourceRange(
-        start=FilePosition(path=path, byte_offset=start),
-        end=FilePosition(path=path, byte_offset=end),
-    )
 
 
 def _rested(file: OpenFile, clock: datetime, wait: timedelta) -> bool:

@@ -19,11 +19,11 @@ from laminar_dagster.core.ids import FileName, OperatorId, PartitionId, SinkId, 
 from laminar_dagster.core.manifest import (
     CheckpointManifest,
     DeadLetterEntry,
-    ManifestBuilder,
     OperatorSnapshotEntry,
     PartitionSnapshotEntry,
     RecordCounts,
 )
+from laminar_dagster.core.manifest_builder import ManifestBuilder
 from tests.unit.core import strategies
 from tests.unit.core.samples import (
     CLICKS,

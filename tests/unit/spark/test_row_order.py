@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_dagster.spark import row_order
-from laminar_dagster.spark.row_order import Place, in_order, key_codes
+from laminar_dagster.spark.row_order import Place, by_numbers, in_order, key_codes, sorted_by
 
 KINDS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
     "whole": (pa.int32(), (-7, 0, 3, 2**31 - 1, -(2**31), None)),
@@ -81,3 +81,26 @@ def test_keys_have_the_same_number_if_they_are_alike(
         codes = key_codes(table_of(rows), names).tolist()
     keys = [tuple(plain(row[list(KINDS).index(name)]) for name in names) for row in rows]
     assert len(set(zip(codes, keys, strict=True))) == len(set(codes)) == len(set(keys))
+
+
+NUMBERS = st.sampled_from([0, 1, -1, 7, 2**31, -(2**62), 2**63 - 1, -(2**63)])
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), max_size=20), st.integers(1, 3))
+@settings(max_examples=200)
+def test_numbers_give_the_same_order_one_by_one_and_as_one(
+    rows: list[tuple[int, int, int]], count: int
+) -> None:
+    numbers = [np.array([row[place] for row in rows], np.int64) for place in range(count)]
+    wanted = sorted(range(len(rows)), key=lambda place: rows[place][:count])
+    assert by_numbers(numbers).tolist() == wanted
+
+
+@given(ROWS, st.lists(st.sampled_from(list(KINDS)), max_size=4))
+@settings(max_examples=200)
+def test_rows_are_sorted_as_arrow_sorts_them(rows: list[tuple[Any, ...]], names: list[str]) -> None:
+    table = table_of(rows).append_column("place", pa.array(range(len(rows)), pa.int64()))
+    by = [*dict.fromkeys(names), "place"]
+    wanted = table.sort_by([(name, "ascending") for name in by])
+    assert sorted_by(table, by).column("place").equals(wanted.column("place"))
+    assert sorted_by(table, []) is table
