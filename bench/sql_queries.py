@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 KEYS: Final = 20_000
 _FOREVER: Final = "EMIT CHANGES WITH (state.ttl = 'unbounded')"
+_DEDUPLICATED: Final = (
+    "SELECT page, n, at FROM clicks QUALIFY ROW_NUMBER() OVER"
+    f" (PARTITION BY page, n ORDER BY at) = 1 {_FOREVER}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,12 @@ def _groups(clicks: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     return clicks.groupBy("page").agg(F.count("*").alias("clicks"), F.max("amount").alias("most"))
+
+
+def _earliest(clicks: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return clicks.groupBy("page", "n").agg(F.min("at").alias("at"))
 
 
 def _sessions(clicks: DataFrame) -> DataFrame:
@@ -132,13 +142,28 @@ WITH (connector = 'file', path = 'dbt_like_configs/clicks/sections.csv', format 
 """
 
 FAMILIES: Final = (
+    # The peer keeps whichever click came first; the next one what ours keeps, the earliest.
     Family(
         "deduplication",
-        "the first click of each page and number",
-        "SELECT page, n, at FROM clicks QUALIFY ROW_NUMBER() OVER"
-        f" (PARTITION BY page, n ORDER BY at) = 1 {_FOREVER}",
+        "the first click of each page and number, beside dropDuplicates",
+        _DEDUPLICATED,
         "page, n",
         peer=lambda clicks: clicks.dropDuplicates(["page", "n"]).select("page", "n", "at"),
+    ),
+    Family(
+        "earliest",
+        "the same, beside a group with MIN(at)",
+        _DEDUPLICATED,
+        "page, n",
+        peer=_earliest,
+        mode="update",
+    ),
+    Family(
+        "distinct-rows",
+        "SELECT DISTINCT of page and number, beside dropDuplicates",
+        f"SELECT DISTINCT page, n FROM clicks {_FOREVER}",
+        "page, n",
+        peer=lambda clicks: clicks.dropDuplicates(["page", "n"]).select("page", "n"),
     ),
     Family(
         "groups",
