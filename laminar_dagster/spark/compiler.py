@@ -153,6 +153,7 @@ class Compiler:
                 view=view.name,
                 sinks=self.sinks.get(view.name, ()),
                 counts_records=not self._feeding.is_past_records(view.query),
+                takes_back_first=self._feeding.tells_differences(view.query),
                 contract=contracts.get(view.name),
                 attempt=self.attempt,
                 store=self.store,
@@ -249,7 +250,10 @@ class Compiler:
         self, view: View, parts: tuple[Select | Stateful, ...], operator: OperatorId
     ) -> DataFrame:
         return united(
-            self._query(view, part, id_of_part(operator, index)) for index, part in enumerate(parts)
+            [
+                self._query(view, part, id_of_part(operator, index))
+                for index, part in enumerate(parts)
+            ]
         )
 
     # --- aggregations ---------------------------------------------------------------------------
@@ -281,7 +285,7 @@ class Compiler:
         assert isinstance(shape, StateShape)
         step = WindowStep(
             shape=shape,
-            **self.operators.ground(view, operator),
+            **self.operators.ground(operator, query.source),
             lateness=query.lateness_micros,
         )
         closed = self._advanced(partials, query, operator, step)
@@ -300,7 +304,7 @@ class Compiler:
         self.operators.count(operator, *sources)
         step = JoinStep(
             shape=shape,
-            **self.operators.ground(view, operator),
+            **self.operators.ground(operator, *sources),
             terms=terms_of_join(join),
         )
         are_raw = (
@@ -329,7 +333,7 @@ class Compiler:
         assert isinstance(shape, KeyedShape)
         step = KeyedStep(
             shape=shape,
-            **self.operators.ground(view, operator),
+            **self.operators.ground(operator, query.source),
             lateness=_lateness_of(query),
             emits=emits,
         )
@@ -395,7 +399,7 @@ class Compiler:
 
     def _operator(self, view: View, query: PythonKeyed, operator: OperatorId) -> DataFrame:
         records = self._rows.projected(self._frames[query.source.name], inputs_of_operator(query))
-        return rows_of_operator(records, view, query, operator, self.operators)
+        return rows_of_operator(records, query, operator, self.operators)
 
 
 def _lateness_of(query: Stateful) -> int:

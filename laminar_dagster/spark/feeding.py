@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 from laminar_dagster.config.fingerprint import relations
 from laminar_dagster.config.model import PipelineModel, View
@@ -18,8 +18,11 @@ from laminar_dagster.config.relations import (
     PythonRows,
     Ranked,
     ReferenceJoin,
+    ReferenceValue,
     Relation,
+    Select,
     TableInput,
+    UnionAll,
     WindowAggregate,
 )
 from laminar_dagster.core.ids import OperatorId
@@ -78,6 +81,26 @@ class Feeding:
             return True
         below = filter(None, map(self.view, _inputs_of(query)))
         return any(self.is_past_records(view.query) for view in below)
+
+    def tells_differences(self, query: Relation) -> bool:
+        """Whether an epoch's rows are what it has changed in all, in whatever order they stand.
+
+        Otherwise they are one change after the other, and the last of a key decides.
+        """
+        match query:
+            case WindowAggregate() | KeyedAggregate() | Ranked() | Join():
+                return True
+            case UnionAll(parts):
+                return all(map(self.tells_differences, parts))
+            case TableInput(name):
+                below = self.view(name)
+                return below is not None and self.tells_differences(below.query)
+            case PythonKeyed():
+                return False
+            case Select() | ReferenceJoin() | ReferenceValue() | Explode() | PythonRows():
+                return self.tells_differences(query.source)
+            case _:
+                assert_never(query)
 
     def sources_of(self, query: Relation) -> tuple[str, ...]:
         """The sources that feed a query, through other views too, each as often as it is read."""

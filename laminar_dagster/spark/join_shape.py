@@ -82,10 +82,10 @@ class JoinShape:
 
     @property
     def group(self) -> tuple[str, ...]:
-        """By what rows are put in order and told apart: all that has an order."""
+        """By what rows are put in order and told apart; what has no order comes last."""
         kept: list[KeyColumn | KeptColumn] = [*self.keys, *self.operands, *self.columns]
-        names = (each.name for each in kept if not pa.types.is_nested(each.arrow_type))
-        return (SIDE, END, TIME, *names)
+        kept.sort(key=lambda each: bool(pa.types.is_nested(each.arrow_type)))
+        return (SIDE, END, TIME, *(each.name for each in kept))
 
     @property
     def fingerprint(self) -> str:
@@ -106,11 +106,7 @@ class JoinShape:
         return None if found["min"] is None else (found["min"], found["max"])
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Rows of several origins in the order of a file; what was taken back is gone.
-
-        Rows with columns that have no order are never found alike: they stay beside what takes
-        them back, which changes no sum.
-        """
+        """Rows of several origins in the order of a file; what was taken back is gone."""
         found = [part.select(self.schema.names).cast(self.schema) for part in parts]
         rows = self.sorted(pa.concat_tables([self.schema.empty_table(), *found]))
         if not rows.num_rows:

@@ -24,7 +24,7 @@ from laminar_dagster.spark.join_chain import JoinChain, is_due
 from laminar_dagster.spark.join_matching import Rule, Whole
 from laminar_dagster.spark.join_shape import LEFT, RIGHT, JoinShape
 from laminar_dagster.spark.keyed_rows import WEIGHT
-from laminar_dagster.spark.row_order import sorted_by
+from laminar_dagster.spark.row_order import differs_from_previous, sorted_by
 from laminar_dagster.spark.state_chain import Closing
 
 if TYPE_CHECKING:
@@ -259,8 +259,32 @@ class JoinStep(BucketStep):
         wanted = pa.schema([each for each in self.schema if each.name not in (PART, CONTROL)])
         found = [part.select(wanted.names).cast(wanted) for part in parts]
         rows = pa.concat_tables([wanted.empty_table(), *found])
-        ordered = [each.name for each in wanted if not pa.types.is_nested(each.type)]
-        return sorted_by(rows, ordered)
+        is_nested = {each.name: bool(pa.types.is_nested(each.type)) for each in wanted}
+        names = sorted(wanted.names, key=is_nested.__getitem__)
+        ordered = sorted_by(rows, names)
+        return ordered if _all_come(ordered) else _netted(ordered, names)
+
+
+def _all_come(rows: pa.Table) -> bool:
+    """Whether nothing is taken back; what is stands first."""
+    return not rows.num_rows or rows.column(WEIGHT)[0].as_py() > 0
+
+
+def _netted(rows: pa.Table, names: list[str]) -> pa.Table:
+    """Rows without those that come and are taken back in the same epoch.
+
+    A partner may come for a row in the epoch in which it is taken back: the pair never was.
+    """
+    told = [name for name in names if name != WEIGHT]
+    rows = sorted_by(rows, told)
+    begins = differs_from_previous(rows, told)
+    sums = np.add.reduceat(rows.column(WEIGHT).to_numpy().astype(np.int64), np.flatnonzero(begins))
+    once = np.flatnonzero(begins)
+    places = np.repeat(once, np.abs(sums))
+    signs = np.repeat(np.sign(sums), np.abs(sums)).astype(np.int8)
+    in_turn = np.argsort(signs, kind="stable")
+    found = rows.take(pa.array(places[in_turn]))
+    return found.set_column(found.column_names.index(WEIGHT), WEIGHT, pa.array(signs[in_turn]))
 
 
 def _of(rows: pa.Table, side: int) -> pa.Table:

@@ -6,7 +6,7 @@ Expressions are evaluated for live rows only, as SQL demands of what stands behi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
@@ -20,8 +20,6 @@ from laminar_dagster.spark.columns import CONTROL, KEEP, PART
 
 _EPOCH_TIME: Final = re.compile(r"\bepoch_time\s*\(\s*\)", re.IGNORECASE)
 _LIVE: Final = f"({KEEP} AND {CONTROL} IS NULL)"
-# More than any source has parts: files are named after parts, and must not share a name.
-_PARTS_APART: Final = 1_000_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class LiveRows:
         return _EPOCH_TIME.sub(f"timestamp_micros({to_utc_microseconds(self.clock)})", text)
 
 
-def united(parts: Iterable[DataFrame]) -> DataFrame:
+def united(parts: Sequence[DataFrame]) -> DataFrame:
     """The rows of several frames, column by position, under the names of the first."""
     frames: list[DataFrame] = []
     for index, frame in enumerate(parts):
@@ -63,7 +61,8 @@ def united(parts: Iterable[DataFrame]) -> DataFrame:
         wanted = frames[0].columns[3:] if frames else names
         frames.append(
             frame.selectExpr(
-                f"{PART} + {index * _PARTS_APART} AS {PART}",
+                # Files are named after parts, and must not share a name, in unions of unions too.
+                f"{PART} * {len(parts)} + {index} AS {PART}",
                 CONTROL,
                 KEEP,
                 *(f"`{old}` AS `{new}`" for old, new in zip(names, wanted, strict=True)),

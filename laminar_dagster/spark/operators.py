@@ -54,11 +54,16 @@ class Operators:
     steps: dict[OperatorId, BucketStep] = field(default_factory=dict)
     fed_by: dict[OperatorId, tuple[str, ...]] = field(default_factory=dict)
 
-    def ground(self, view: View, operator: OperatorId) -> Ground:
-        """What the step of an operator is given beside its own."""
-        sources = sorted(set(self.feeding.sources_of(view.query)))
+    def ground(self, operator: OperatorId, *inputs: Relation) -> Ground:
+        """What the step of an operator is given beside its own.
+
+        Its clocks are those of its own inputs, whose tasks tell it how far they came. Another
+        source of the view would seem to stand still in the epoch, and to have gone on in the next:
+        what ends in between would never be told.
+        """
+        sources = {name for each in inputs for name in self.feeding.sources_of(each)}
         return Ground(
-            clocks=tuple(self.clocks[name] for name in sources),
+            clocks=tuple(self.clocks[name] for name in sorted(sources)),
             chains={
                 bucket: tuple(encode_part(entry) for entry in entries)
                 for bucket, entries in self.chains.get(operator, {}).items()

@@ -12,7 +12,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from laminar_dagster.config.model import View
 from laminar_dagster.config.relations import Projection, Python, PythonFile, PythonKeyed
 from laminar_dagster.core.ids import OperatorId
 from laminar_dagster.models.code import ModelCode, declared
@@ -50,7 +49,6 @@ def inputs_of_operator(query: PythonKeyed) -> tuple[Projection, ...]:
 
 def rows_of_operator(
     records: DataFrame,
-    view: View,
     query: PythonKeyed,
     operator: OperatorId,
     operators: Operators,
@@ -63,7 +61,7 @@ def rows_of_operator(
     waiting, shape = _waiting(records, query, operator)
     step = OperatorStep(
         shape=shape,
-        **operators.ground(view, operator),
+        **operators.ground(operator, query.source),
         lateness=query.lateness_micros,
         code=_code_of(query.python),
     )

@@ -83,19 +83,34 @@ def by_numbers(numbers: Sequence[Whole]) -> Whole:
 
 
 def sorted_by(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Rows by some columns, ascending, nulls last."""
+    """Rows by some columns, ascending, nulls last; equal ones stay.
+
+    Values without an order, such as lists, stand as they come, and those that are alike together.
+    """
     numbers: list[Whole] = []
     for name in names:
         values = rows.column(name)
         found = None
         if is_text(values.type):
             found = [_ranks(values)]
+        elif pa.types.is_nested(values.type):
+            found = [value_codes(values)]
         elif not pa.types.is_floating(values.type):
             found = _numbers(values, Place(name, descending=False, nulls_first=False))
         if found is None:
-            return rows.sort_by([(each, "ascending") for each in names])
+            return rows.take(_sorted_by_arrow(rows, names))
         numbers += found
     return rows.take(pa.array(by_numbers(numbers))) if numbers else rows
+
+
+def _sorted_by_arrow(rows: pa.Table, names: Sequence[str]) -> pa.Array:
+    columns = {}
+    for number, name in enumerate(names):
+        values = rows.column(name)
+        is_nested = pa.types.is_nested(values.type)
+        columns[str(number)] = pa.array(value_codes(values)) if is_nested else values
+    keys = [(name, "ascending") for name in columns]
+    return pc.sort_indices(pa.table(columns), sort_keys=keys)
 
 
 def _ranks(texts: pa.ChunkedArray) -> Whole:
@@ -168,17 +183,53 @@ def key_codes(rows: pa.Table, names: Sequence[str]) -> Whole:
     codes = np.zeros(rows.num_rows, np.int64)
     limit = 1
     for name in names:
-        values = rows.column(name)
-        if pa.types.is_floating(values.type):
-            values = ordered_bits(values)
-        encoded = one_array(values).dictionary_encode(null_encoding="encode")
-        width = max(1, len(encoded.dictionary))
+        found = value_codes(rows.column(name))
+        width = int(found.max(initial=0)) + 1
         if limit * width >= _TOO_MANY:
             codes = np.unique(codes, return_inverse=True)[1].reshape(-1).astype(np.int64)
             limit = rows.num_rows
-        codes = codes * width + encoded.indices.to_numpy()
+        codes = codes * width + found
         limit *= width
     return codes
+
+
+def value_codes(values: pa.ChunkedArray | pa.Array) -> Whole:
+    """A number for each value, the same for those that are alike, as null and NaN are.
+
+    Lists, structs and maps are alike if all in them is. They are numbered from the inside out: a
+    list is the bytes of the numbers of its items.
+    """
+    array = one_array(values) if isinstance(values, pa.ChunkedArray) else values
+    kind = array.type
+    if pa.types.is_floating(kind):
+        array = one_array(ordered_bits(pa.chunked_array([array])))
+    elif pa.types.is_struct(kind):
+        fields = [value_codes(each) for each in array.flatten()]
+        lengths = np.full(len(array), len(fields), np.int64)
+        array = _sequences(np.ravel(np.column_stack(fields)), lengths, array)
+    elif pa.types.is_nested(kind):
+        starts, lengths = _extents(array)
+        first = np.cumsum(lengths) - lengths
+        places = np.repeat(starts - first, lengths) + np.arange(int(lengths.sum()))
+        array = _sequences(value_codes(array.values)[places], lengths, array)
+    codes: Whole = array.dictionary_encode(null_encoding="encode").indices.to_numpy()
+    return codes.astype(np.int64)
+
+
+def _extents(lists: pa.Array) -> tuple[Whole, Whole]:
+    """Where the items of each list or map begin, and how many there are; of null none."""
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    is_there = lists.is_valid().to_numpy(zero_copy_only=False)
+    return offsets[:-1], np.diff(offsets) * is_there
+
+
+def _sequences(codes: Whole, lengths: Whole, values: pa.Array) -> pa.Array:
+    """The numbers of what is in each value, as bytes; null where the value is."""
+    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))) * codes.itemsize
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(codes))]
+    found = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(values), buffers)
+    nothing = pa.scalar(None, pa.large_binary())
+    return pc.if_else(values.is_valid(), found, nothing) if values.null_count else found
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
@@ -189,7 +240,7 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 def differs_from_previous(rows: pa.Table, names: Sequence[str]) -> Booleans:
     """Which rows differ from the row before them in one of some columns; the first one does.
 
-    Nulls are alike, and so are NaNs. Values without an order, such as arrays, count as other ones.
+    Nulls are alike, and so are NaNs.
     """
     found = np.zeros(rows.num_rows, np.bool_)
     if not rows.num_rows:
@@ -202,7 +253,9 @@ def differs_from_previous(rows: pa.Table, names: Sequence[str]) -> Booleans:
 
 def _changed(column: pa.ChunkedArray) -> Booleans:
     if pa.types.is_nested(column.type):
-        return np.ones(len(column) - 1, np.bool_)
+        codes = value_codes(column)
+        others: Booleans = codes[1:] != codes[:-1]
+        return others
     values = ordered_bits(column) if pa.types.is_floating(column.type) else column
     array = one_array(values)
     before, after = array.slice(0, len(array) - 1), array.slice(1)

@@ -22,6 +22,7 @@ from laminar_dagster.core.ports import ObjectStore
 from laminar_dagster.spark.arrow_files import file_bytes, schema_fingerprint, sha256
 from laminar_dagster.spark.columns import CONTROL, KEEP, PART
 from laminar_dagster.spark.contracts import broken_rules
+from laminar_dagster.spark.keyed_rows import WEIGHT
 from laminar_dagster.spark.partial_step import count_records
 
 REPORT: Final = "_report"
@@ -35,12 +36,15 @@ class StageStep:
 
     Attributes:
         counts_records: Whether the rows are records of a source, not results of a window.
+        takes_back_first: Whether the rows are differences, which sinks take in two turns: all that
+            is taken back, then all that comes.
         contract: A pandera schema as YAML, checked on every file.
     """
 
     view: str
     sinks: tuple[SinkId, ...]
     counts_records: bool
+    takes_back_first: bool
     contract: str | None
     attempt: CheckpointId
     store: ObjectStore = field(repr=False)
@@ -62,16 +66,32 @@ class StageStep:
             if reports:
                 yield pa.RecordBatch.from_arrays([pa.array(reports)], names=[REPORT])
         for part in sorted(kept):
-            try:
-                report = self._write(part, pa.Table.from_batches(kept[part]))
-            except LaminarError as error:
-                report = json.dumps(error.to_record())
-            yield pa.RecordBatch.from_arrays([pa.array([report])], names=[REPORT])
+            for place, rows in self._in_turn(part, pa.Table.from_batches(kept[part])):
+                try:
+                    report = self._write(place, rows)
+                except LaminarError as error:
+                    report = json.dumps(error.to_record())
+                yield pa.RecordBatch.from_arrays([pa.array([report])], names=[REPORT])
 
-    def _write(self, part: int, rows: pa.Table) -> str:
+    def _in_turn(self, part: int, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+        """Rows with where they stand among all of the view: sinks take files by their names.
+
+        A row may be taken back in one bucket, and what takes its place come in another.
+        """
+        place = f"{part:08d}"
+        if not self.takes_back_first or WEIGHT not in rows.column_names:
+            yield place, rows
+            return
+        is_taken_back = pc.less(rows.column(WEIGHT), 0)
+        for turn, mask in enumerate((is_taken_back, pc.invert(is_taken_back))):
+            some = rows.filter(mask)
+            if some.num_rows:
+                yield f"{turn}-{place}", some
+
+    def _write(self, place: str, rows: pa.Table) -> str:
         broken = broken_rules(self.contract, rows) if self.contract else []
         data = file_bytes(rows)
-        name = FileName(f"{self.view}-{part:08d}.arrow")
+        name = FileName(f"{self.view}-{place}.arrow")
         files = []
         for sink in self.sinks:
             path = layout.staged_path(sink, name)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_dagster.config.relations import Window
+from laminar_dagster.core.ids import OperatorId
+from laminar_dagster.spark.join_shape import JoinShape, KeptColumn
 from laminar_dagster.spark.keyed_rows import WEIGHT
 from laminar_dagster.spark.state_files import MAX_FILES
+from laminar_dagster.spark.state_shape import KeyColumn
 from tests.unit.spark.join_operator import Operator, Record, expected, join_of, told
 
 KINDS = st.sampled_from(["inner", "left", "right", "full", "semi", "anti"])
@@ -31,6 +35,17 @@ COMPARISONS = st.sampled_from([(), ("<",), (">=",)])
 # Few hashes, so that keys meet in one; and many.
 HASHES = st.sampled_from([2, 2**62])
 END = 10_000
+
+
+def in_turn(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of an epoch, of which none both comes and goes, and what goes stands first."""
+    weights = [row[WEIGHT] for row in rows]
+    assert weights == sorted(weights)
+    came, gone = (
+        {repr({**row, WEIGHT: 0}) for row in rows if row[WEIGHT] == sign} for sign in (1, -1)
+    )
+    assert not came & gone
+    return rows
 
 
 def play(operator: Operator, story: Any, *, takes_back: bool) -> Counter[tuple[Any, ...]]:
@@ -58,7 +73,7 @@ def play(operator: Operator, story: Any, *, takes_back: bool) -> Counter[tuple[A
                 came.append(Record(side, max(0, least + late), key, value))
         records += came
         mark += step
-        rows += operator.run(came, mark)
+        rows += in_turn(operator.run(came, mark))
         if number == len(story) // 2:
             operator.spread()
     rows += operator.run([], END)
@@ -162,3 +177,38 @@ def test_a_weight_is_one_or_minus_one(weight: int) -> None:
     operator = Operator(join_of("inner", "changes", None))
     with pytest.raises(Exception, match="_weight` has to be 1 or -1"):
         operator.run([Record(0, 0, "a", 1, weight)], 0)
+
+
+def test_a_pair_that_never_was_is_not_told() -> None:
+    """A row is taken back in the epoch in which its partner comes; another takes its place."""
+    operator = Operator(join_of("inner", "changes", None))
+    operator.run([Record(0, 1, "a", 9)], 0)
+    swapped = [Record(0, 1, "a", 9, -1), Record(0, 2, "a", 5), Record(1, 3, "a", 7)]
+    found = operator.run(swapped, 0)
+    assert [(row["left.v"], row["right.v"], row[WEIGHT]) for row in found] == [(5, 7, 1)]
+    assert operator.run([Record(0, 2, "a", 5, -1), Record(1, 4, "a", 8)], 0) == [
+        {**found[0], WEIGHT: -1}
+    ]
+
+
+def test_rows_with_lists_are_gone_when_they_are_taken_back() -> None:
+    columns = (KeptColumn("left.tags", pa.list_(pa.string())),)
+    shape = JoinShape(OperatorId("pairs"), (KeyColumn("_k0", "k", pa.string()),), (), columns)
+
+    def rows(*tags: list[str] | None, weight: int = 1) -> pa.Table:
+        count = len(tags)
+        values = {
+            "_hash": [7] * count,
+            "_end": [None] * count,
+            "_side": [0] * count,
+            "_time": [1] * count,
+            WEIGHT: [weight] * count,
+            "_k0": ["a"] * count,
+            "left.tags": list(tags),
+        }
+        arrays = [pa.array(values[each.name], each.type) for each in shape.schema]
+        return pa.table(arrays, schema=shape.schema)
+
+    kept = shape.merge([rows(["x"], None, ["y", "z"], ["x"]), rows(["x"], ["y", "z"], weight=-1)])
+    found = zip(kept.column("left.tags").to_pylist(), kept.column(WEIGHT).to_pylist(), strict=True)
+    assert sorted(found, key=repr) == [(None, 1), (["x"], 1)]

@@ -13,7 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_dagster.spark import row_order
-from laminar_dagster.spark.row_order import Place, by_numbers, in_order, key_codes, sorted_by
+from laminar_dagster.spark.row_order import (
+    Place,
+    by_numbers,
+    differs_from_previous,
+    in_order,
+    key_codes,
+    sorted_by,
+    value_codes,
+)
 
 KINDS: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
     "whole": (pa.int32(), (-7, 0, 3, 2**31 - 1, -(2**31), None)),
@@ -104,3 +112,50 @@ def test_rows_are_sorted_as_arrow_sorts_them(rows: list[tuple[Any, ...]], names:
     wanted = table.sort_by([(name, "ascending") for name in by])
     assert sorted_by(table, by).column("place").equals(wanted.column("place"))
     assert sorted_by(table, []) is table
+
+
+FLOATS = st.none() | st.sampled_from([0.0, -0.0, 1.5, math.nan])
+NESTED: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "list": (pa.list_(pa.float64()), st.none() | st.lists(FLOATS, max_size=2)),
+    "struct": (
+        pa.struct([("a", pa.string()), ("b", pa.list_(pa.int64()))]),
+        st.none()
+        | st.fixed_dictionaries(
+            {
+                "a": st.none() | st.sampled_from(["x", ""]),
+                "b": st.none() | st.lists(st.integers(0, 1), max_size=2),
+            }
+        ),
+    ),
+    "map": (
+        pa.map_(pa.string(), pa.int64()),
+        st.none() | st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1)), max_size=2),
+    ),
+}
+
+
+def frozen(value: Any) -> Any:
+    """A value that is equal where two are alike."""
+    if isinstance(value, dict):
+        return tuple((name, frozen(value[name])) for name in sorted(value))
+    if isinstance(value, list | tuple):
+        return ("list", *map(frozen, value))
+    return (type(value).__name__, plain(value))
+
+
+@pytest.mark.parametrize("name", NESTED)
+@given(st.data(), st.integers(0, 3))
+@settings(max_examples=100)
+def test_nested_values_have_the_same_number_if_they_are_alike(
+    name: str, data: st.DataObject, skipped: int
+) -> None:
+    kind, values = NESTED[name]
+    drawn = data.draw(st.lists(values, max_size=12))
+    array = pa.array(drawn, kind).slice(min(skipped, len(drawn)))
+    known = [frozen(each) for each in drawn[min(skipped, len(drawn)) :]]
+    codes = value_codes(array).tolist()
+    assert len(set(zip(codes, known, strict=True))) == len(set(codes)) == len(set(known))
+    rows = pa.table({"value": array, "place": pa.array(range(len(known)), pa.int64())})
+    ordered = sorted_by(rows, ["value", "place"])
+    begins = differs_from_previous(ordered, ["value"])
+    assert int(begins.sum()) == len(set(known))
