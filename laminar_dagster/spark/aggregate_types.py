@@ -39,8 +39,18 @@ class WrongType(ValueError):
     """A key or an argument is of a type that it cannot have."""
 
 
-def check_arguments(aggregate: Aggregate, types: Mapping[str, pa.DataType]) -> None:
+def check_arguments(
+    aggregate: Aggregate, types: Mapping[str, pa.DataType], *, is_weighed: bool = False
+) -> None:
     """Refuse arguments of a type that an aggregate cannot take.
+
+    A sum of floats does not give back what was added to it: 1e16 + 1 - 1e16 is 0, and what is left
+    would depend on how the stream is cut into epochs. NaN would stay for ever.
+
+    Args:
+        aggregate: Which.
+        types: Of its arguments.
+        is_weighed: Whether rows of its input are taken back.
 
     Raises:
         WrongType: One has such a type.
@@ -63,6 +73,9 @@ def check_arguments(aggregate: Aggregate, types: Mapping[str, pa.DataType]) -> N
             fits, needs = pa.types.is_string(kind), "a text: CAST(… AS STRING)"
         elif function.startswith("bit_"):
             fits, needs = pa.types.is_integer(kind), "a whole number"
+        elif is_weighed and function in ("sum", "avg") and _is_number(kind):
+            fits = not pa.types.is_floating(kind)
+            needs = "exact numbers where rows are taken back: CAST(… AS DECIMAL(38, 6))"
         else:
             fits, needs = _is_number(kind), "a number"
         if not fits:

@@ -179,7 +179,8 @@ def _columns(
             raise WrongType(f"cannot GROUP BY `{key.sql}`, which is of type {types[key.name]}")
     carried = argument_columns(query)
     for aggregate in query.aggregates:
-        check_arguments(aggregate, {text: types[carried[text]] for text in aggregate.arguments})
+        arguments = {text: types[carried[text]] for text in aggregate.arguments}
+        check_arguments(aggregate, arguments, is_weighed=query.weight is not None)
     columns = []
     for partial in all_partials(query):
         names = tuple(carried[text] for text in partial.arguments)

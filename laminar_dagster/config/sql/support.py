@@ -307,7 +307,8 @@ SUPPORTED: Final[dict[str, tuple[Supported, ...]]] = {
             "(SELECT page, COUNT(*) AS n FROM clicks GROUP BY page) GROUP BY n "
             "EMIT CHANGES WITH (state.ttl = 'unbounded')",
             "every aggregate undoes a row of `_weight` -1 by itself. COUNT, SUM and AVG take it "
-            "away; the others keep every value of a key with its count. So for every input with "
+            "away, of exact numbers: of a DOUBLE they are refused there, CAST it AS DECIMAL. The "
+            "others keep every value of a key with its count. So for every input with "
             "`_weight`, unless the query says `_weight` itself. Sessions and "
             "APPROX_COUNT_DISTINCT cannot be undone, and are refused",
         ),

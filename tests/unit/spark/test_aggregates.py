@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 from laminar_dagster.config.aggregate import Aggregate
 from laminar_dagster.config.partials import Partial, partials_of
 from laminar_dagster.core.errors import ComputeFailed
-from laminar_dagster.spark.aggregate_types import column_of, finished_sql
+from laminar_dagster.spark.aggregate_types import (
+    WrongType,
+    check_arguments,
+    column_of,
+    finished_sql,
+)
 from laminar_dagster.spark.aggregates import (
     PartialColumn,
     first_partials,
@@ -90,6 +95,19 @@ def test_decimals_keep_their_scale() -> None:
     row = first_partials(table(["a"] * 3, values, kind), ["k"], columns, "op").to_pylist()[0]
     assert row["sum(x)"] == Decimal("3.35")
     assert (row["min(x)"], row["max(x)"]) == (Decimal("1.10"), Decimal("2.25"))
+
+
+@pytest.mark.parametrize("function", ["sum", "avg"])
+def test_floats_that_are_taken_back_are_refused(function: Any) -> None:
+    """1e16 + 1 - 1e16 is 0, and 1 in another cut into epochs."""
+    aggregate = Aggregate("_a0", function, "x")
+    for kind in (pa.float32(), pa.float64()):
+        check_arguments(aggregate, {"x": kind})
+        with pytest.raises(WrongType, match=r"exact numbers .*: CAST\(… AS DECIMAL"):
+            check_arguments(aggregate, {"x": kind}, is_weighed=True)
+    for kind in (pa.int32(), pa.int64(), pa.decimal128(10, 2)):
+        check_arguments(aggregate, {"x": kind}, is_weighed=True)
+    check_arguments(Aggregate("_a0", "max", "x"), {"x": pa.float64()}, is_weighed=True)
 
 
 def test_texts_have_an_order() -> None:
