@@ -169,6 +169,25 @@ RANKS: Final[Mapping[str, Refusal]] = {
         "EMIT CHANGES WITH (state.ttl = '1d')",
         why="has no first rows",
     ),
+    "beside": Refusal(
+        "a condition beside the limit of ROW_NUMBER in QUALIFY",
+        "say it by WHERE in a query around: FROM (SELECT … QUALIFY …) WHERE …",
+        example=f"{_NUMBERED} QUALIFY rn <= 2 AND page > 'a' EMIT CHANGES WITH (state.ttl = '1d')",
+    ),
+    "another": Refusal(
+        "QUALIFY of another ROW_NUMBER than the one in SELECT",
+        "write its name in QUALIFY, or leave it out of SELECT",
+        example=f"{_NUMBERED} QUALIFY ROW_NUMBER() OVER (PARTITION BY user_id ORDER BY ts) = 1 "
+        "EMIT CHANGES WITH (state.ttl = '1d')",
+    ),
+    "groups": Refusal(
+        "QUALIFY beside GROUP BY, DISTINCT or aggregates",
+        "number the rows in a query around: FROM (SELECT … GROUP BY …) QUALIFY ROW_NUMBER() …",
+        (TokenType.QUALIFY,),
+        "SELECT page, COUNT(*) AS n FROM clicks GROUP BY page "
+        "QUALIFY ROW_NUMBER() OVER (ORDER BY COUNT(*) DESC) <= 3 "
+        "EMIT CHANGES WITH (state.ttl = '1d')",
+    ),
 }
 
 GROUPINGS: Final[Mapping[str, Refusal]] = {
