@@ -7,6 +7,7 @@ whenever they change. Output and HAVING are rewritten by ``grouped_text.py``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sqlglot import TokenType, exp
@@ -241,7 +242,7 @@ class GroupReader:
         self._refuse_groupings(group)
         by_alias = {each.name.lower(): each for each in items}
         edges: set[str] = set()
-        for each in group.expressions:
+        for each in _items_of(group):
             if isinstance(each, exp.Cube | exp.Rollup | exp.GroupingSets):
                 self._refuse(GROUPINGS[each.key], TokenType.GROUP_BY)
             elif not _is_window(each):
@@ -272,7 +273,7 @@ class GroupReader:
 
     def _find_window(self) -> None:
         group = self._node.args.get("group")
-        for each in group.expressions if group is not None else ():
+        for each in _items_of(group) if group is not None else ():
             if _is_window(each) and self._text.window is not None:
                 where = self._expressions.where(each)
                 self._report.add(where, "there is a second window", "a query has one")
@@ -357,3 +358,16 @@ class GroupReader:
 def _is_window(node: exp.Expr) -> bool:
     """Whether an item of GROUP BY is ``TUMBLE(…)`` or the like."""
     return isinstance(node, exp.Anonymous) and call_of(node) in WINDOWS
+
+
+def _items_of(group: exp.Expr) -> Iterator[exp.Expr]:
+    """The items of GROUP BY, those in parentheses too: ``(a, b)`` is a and b."""
+    stack = [*reversed(group.expressions)]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, exp.Paren):
+            stack.append(each.this)
+        elif isinstance(each, exp.Tuple):
+            stack += reversed(each.expressions)
+        else:
+            yield each
