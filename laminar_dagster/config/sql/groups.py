@@ -7,7 +7,6 @@ whenever they change. Output and HAVING are rewritten by ``grouped_text.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sqlglot import TokenType, exp
@@ -26,11 +25,17 @@ from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.config.sql.dialect import call_of, span_of
 from laminar_dagster.config.sql.emit_options import LATENESS, TTL
 from laminar_dagster.config.sql.expressions import Clause
-from laminar_dagster.config.sql.functions import WINDOW_COLUMNS, WINDOWS
+from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
+from laminar_dagster.config.sql.group_items import (
+    check_partition,
+    is_told_by,
+    is_window,
+    items_of,
+)
 from laminar_dagster.config.sql.grouped_text import GroupedText
 from laminar_dagster.config.sql.lifetimes import check_keys, clock_of
 from laminar_dagster.config.sql.refusal import Refusal
-from laminar_dagster.config.sql.refusals import ENDLESS, GROUPINGS
+from laminar_dagster.config.sql.refusals import ENDLESS, GROUPINGS, TABLE_WINDOWS
 from laminar_dagster.config.sql.scope import EventTime, Output, Scope, plain_column
 from laminar_dagster.config.sql.window_calls import (
     Session,
@@ -78,6 +83,7 @@ class GroupReader:
             self._distinct(items)
         else:
             self._group_by(items)
+        self._check_session_in_from()
         window = self._window()
         columns: list[Projection] = []
         output: dict[str, str] = {}
@@ -215,6 +221,16 @@ class GroupReader:
             self._report.add(where, "DISTINCT stands with GROUP BY", "use a view between")
         for each in items:
             self._add_key(each.node)
+        self._check_edges({self._text.edge_of(each.node) for each in items}, "distinct")
+
+    def _check_session_in_from(self) -> None:
+        call = self._text.window
+        if not self._in_from or call is None or call_of(call) != "session":
+            return
+        check_partition(call, self._text.keys, self._scope, self._expressions)
+        if self._node.args.get("where") is not None:
+            # It would leave rows out that hold a session together.
+            self._refuse(TABLE_WINDOWS["where"])
 
     def _select_list(self) -> list[Item]:
         items: list[Item] = []
@@ -242,18 +258,20 @@ class GroupReader:
         self._refuse_groupings(group)
         by_alias = {each.name.lower(): each for each in items}
         edges: set[str] = set()
-        for each in _items_of(group):
+        for each in items_of(group):
             if isinstance(each, exp.Cube | exp.Rollup | exp.GroupingSets):
                 self._refuse(GROUPINGS[each.key], TokenType.GROUP_BY)
-            elif not _is_window(each):
+            elif not is_window(each):
                 self._check_ambiguous(each)
                 meant = self._grouped_by(each, items, by_alias)
                 edges.add(self._text.edge_of(meant))
                 self._add_key(meant)
-        if self._in_from and not any(edges):
-            where = self._where((TokenType.GROUP_BY,))
-            hint = "add window_start, window_end to GROUP BY"
-            self._report.add(where, "the window in FROM is missing in GROUP BY", hint)
+        self._check_edges(edges, "group")
+
+    def _check_edges(self, edges: set[str], clause: str) -> None:
+        window = self._text.window
+        if self._in_from and window is not None and not is_told_by(window, edges):
+            self._refuse(TABLE_WINDOWS[clause])
 
     def _where(self, keywords: tuple[TokenType, ...], start: TokenType | None = None) -> str:
         """The place of a keyword of this query, of several the first that is there."""
@@ -273,11 +291,11 @@ class GroupReader:
 
     def _find_window(self) -> None:
         group = self._node.args.get("group")
-        for each in _items_of(group) if group is not None else ():
-            if _is_window(each) and self._text.window is not None:
+        for each in items_of(group) if group is not None else ():
+            if is_window(each) and self._text.window is not None:
                 where = self._expressions.where(each)
                 self._report.add(where, "there is a second window", "a query has one")
-            elif _is_window(each):
+            elif is_window(each):
                 self._text.window = each
 
     def _check_ambiguous(self, node: exp.Expr) -> None:
@@ -353,21 +371,3 @@ class GroupReader:
         if item.name.lower() in WINDOW_COLUMNS and origin.lower() != item.name.lower():
             hint = "it is for the edges of a window"
             self._report.add(item.where, f"the name `{item.name}` is reserved", hint)
-
-
-def _is_window(node: exp.Expr) -> bool:
-    """Whether an item of GROUP BY is ``TUMBLE(…)`` or the like."""
-    return isinstance(node, exp.Anonymous) and call_of(node) in WINDOWS
-
-
-def _items_of(group: exp.Expr) -> Iterator[exp.Expr]:
-    """The items of GROUP BY, those in parentheses too: ``(a, b)`` is a and b."""
-    stack = [*reversed(group.expressions)]
-    while stack:
-        each = stack.pop()
-        if isinstance(each, exp.Paren):
-            stack.append(each.this)
-        elif isinstance(each, exp.Tuple):
-            stack += reversed(each.expressions)
-        else:
-            yield each
