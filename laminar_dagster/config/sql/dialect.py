@@ -34,6 +34,7 @@ _ATTEMPTS_PER_TOKEN: Final = 50
 _SPAN: Final = "span"
 _NAME: Final = "call"
 _WINDOW: Final = "window"
+_PARTITION: Final = "partition"
 _AROUND_CALLS: Final = (exp.Filter, exp.Window, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 TVF_NAMES: Final = frozenset({"TUMBLE", "HOP", "SESSION", "CUMULATE"})
 
@@ -115,7 +116,10 @@ class StreamParser(SparkParser):
         return self._mark(node, start)
 
     def _parse_window_table(self) -> exp.Expr | None:
-        """``TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) [AS alias]``."""
+        """``TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) [AS alias]``.
+
+        The table of a SESSION may have keys: ``TABLE t PARTITION BY a``, or ``(a, b)``.
+        """
         start = self._index
         wrapped = self._match_text_seq("TABLE", "(")
         name = self._curr.text.upper() if self._curr else ""
@@ -124,6 +128,7 @@ class StreamParser(SparkParser):
             return None
         # The table may be named like a keyword; it is one name.
         table = self._parse_table_parts()
+        partition = self._parse_session_keys() if name == "SESSION" else []
         if table is None or not self._match(TokenType.COMMA):
             self.raise_error("a table and a comma are expected here")
         if not self._match_text_seq("DESCRIPTOR", "("):
@@ -139,11 +144,25 @@ class StreamParser(SparkParser):
         window = self._mark(exp.Anonymous(this=name, expressions=[time, *lengths]), start)
         assert window is not None
         window.meta[_NAME] = name
+        window.meta[_PARTITION] = partition
         table.meta[_WINDOW] = window
         alias = self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS)
         if alias:
             table.set("alias", alias)
         return table
+
+    def _parse_session_keys(self) -> list[exp.Expr]:
+        if not self._match(TokenType.PARTITION_BY):
+            return []
+        # Without parentheses there is one: after a comma comes DESCRIPTOR.
+        is_list = self._match(TokenType.L_PAREN)
+        keys = self._parse_csv(self._parse_column) if is_list else [self._parse_column()]
+        if is_list:
+            self._match_r_paren()
+        found = [each for each in keys if isinstance(each, exp.Column)]
+        if len(found) != len(keys) or not found:
+            self.raise_error("a column is expected here")
+        return [*found]
 
     def _attempt(self) -> int:
         """Where the parser is. It goes back and tries again; some texts make it do so for ever."""
@@ -232,3 +251,8 @@ def window_of(table: exp.Expr) -> exp.Expr | None:
     """The window function around a table, for ``TABLE(TUMBLE(TABLE t, …))``."""
     window: exp.Expr | None = table.meta.get(_WINDOW)
     return window
+
+
+def partition_of(window: exp.Expr) -> tuple[exp.Expr, ...]:
+    """The columns by which a SESSION in FROM partitions its table; none for any other window."""
+    return tuple(window.meta.get(_PARTITION, ()))

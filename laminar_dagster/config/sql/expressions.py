@@ -36,13 +36,16 @@ class Clause:
 
     Attributes:
         name: As in SQL, for errors.
-        grouped: Aggregates, the window's edges and ``window_start`` may be used.
+        grouped: Aggregates may be used.
         aliases: Columns of the SELECT that may be used by their new name.
+        has_window: ``window_start``, TUMBLE_START(…) and the like are edges of the query's own
+            window. Without one, ``window_start`` is a column of the input like any other.
     """
 
     name: str
     grouped: bool = False
     aliases: Collection[str] = ()
+    has_window: bool = False
 
 
 class Expressions:
@@ -166,7 +169,7 @@ class Expressions:
         if isinstance(node.this, exp.Star):
             self.report.add(self.where(node), "* is not supported inside an expression yet")
             return
-        if clause.grouped and not in_aggregate and len(parts) == 1:
+        if clause.has_window and not in_aggregate and len(parts) == 1:
             if parts[0].lower() in functions.WINDOW_COLUMNS:
                 return
         found = scope.resolve(parts)
@@ -252,7 +255,7 @@ class Expressions:
         if name in functions.WINDOWS:
             hint = f"use {name.upper()}_START, {name.upper()}_END, window_start or window_end"
             self.report.add(where, f"{name.upper()} stands in GROUP BY alone", hint)
-        elif not clause.grouped or in_aggregate:
+        elif not clause.has_window or in_aggregate:
             hint = "it exists in SELECT and HAVING of a query with GROUP BY TUMBLE(…) or the like"
             self.report.add(where, f"{name.upper()} cannot be used in {clause.name} here", hint)
         return False

@@ -63,10 +63,10 @@ class GroupedText:
     ) -> str | None:
         if aggregate_within(node):
             return self._aggregate(node)
-        if call_of(node) in WINDOW_EDGES:
-            return self._edge(node)
-        if is_edge(node):
-            return node.name.lower()
+        edge = self.edge_of(node)
+        if edge:
+            self._check_edge(node)
+            return edge
         if isinstance(node, exp.Column):
             return self._column(node, span, aliases)
         return self.keys.get(self._expressions.text(span)) if self.keys else None
@@ -106,11 +106,25 @@ class GroupedText:
         named = replace(found, name=f"_a{len(self.aggregates)}")
         return self.aggregates.setdefault(found, named).name
 
-    def _edge(self, node: exp.Expr) -> str:
+    def edge_of(self, node: exp.Expr) -> str:
+        """Which edge of this query's own window a part is; empty if it is none.
+
+        Without a window of its own, ``window_start`` is a column of the input: as an edge it would
+        be no key, and groups of different windows would be one.
+        """
+        if self.window is None:
+            return ""
+        if call_of(node) in WINDOW_EDGES:
+            return WINDOW_EDGES[call_of(node)][1]
+        name = node.name.lower() if isinstance(node, exp.Column) and len(node.parts) == 1 else ""
+        return name if name in WINDOW_COLUMNS else ""
+
+    def _check_edge(self, node: exp.Expr) -> None:
+        """TUMBLE_START(…) and the like say once more which window they are of."""
+        if self.window is None or call_of(node) not in WINDOW_EDGES:
+            return
         kind, column = WINDOW_EDGES[call_of(node)]
         where = self._expressions.where(node)
-        if self.window is None:
-            return column
         before = len(self._report.mistakes)
         mine = read_window(node, kind, self._scope, self._expressions)
         if len(self._report.mistakes) == before:
@@ -118,7 +132,6 @@ class GroupedText:
             if call_of(self.window) != kind or mine != group:
                 problem = f"{call_of(node).upper()} is of another window than the one in GROUP BY"
                 self._report.add(where, problem, f"write {column}")
-        return column
 
     def _as_field(self, node: exp.Expr, text: str) -> str:
         """Inside ``struct(…)`` the name of a field comes from its expression: keep it."""
@@ -135,12 +148,3 @@ class GroupedText:
             return f"{text} AS {quoted(node.name)}"
         position = next(i for i, each in enumerate(parent.expressions, 1) if each is node)
         return f"{text} AS col{position}"
-
-
-def is_edge(node: exp.Expr) -> bool:
-    """Whether a part is ``window_start`` or ``window_end``, of this query's own window."""
-    return (
-        isinstance(node, exp.Column)
-        and len(node.parts) == 1
-        and node.name.lower() in WINDOW_COLUMNS
-    )

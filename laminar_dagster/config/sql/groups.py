@@ -25,12 +25,18 @@ from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.config.sql.dialect import call_of, span_of
 from laminar_dagster.config.sql.emit_options import LATENESS, TTL
 from laminar_dagster.config.sql.expressions import Clause
-from laminar_dagster.config.sql.functions import WINDOW_COLUMNS, WINDOW_EDGES, WINDOWS
-from laminar_dagster.config.sql.grouped_text import GroupedText, is_edge
+from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
+from laminar_dagster.config.sql.group_items import (
+    check_partition,
+    is_told_by,
+    is_window,
+    items_of,
+)
+from laminar_dagster.config.sql.grouped_text import GroupedText
 from laminar_dagster.config.sql.lifetimes import check_keys, clock_of
 from laminar_dagster.config.sql.refusal import Refusal
-from laminar_dagster.config.sql.refusals import ENDLESS, GROUPINGS
-from laminar_dagster.config.sql.scope import EventTime, Output, Scope
+from laminar_dagster.config.sql.refusals import ENDLESS, GROUPINGS, TABLE_WINDOWS
+from laminar_dagster.config.sql.scope import EventTime, Output, Scope, plain_column
 from laminar_dagster.config.sql.window_calls import (
     Session,
     check_window,
@@ -70,15 +76,18 @@ class GroupReader:
         """The aggregation and its columns."""
         condition = self._reader.where_clause(self._node, self._scope)
         items = self._select_list()
+        # What `window_start` means everywhere else depends on it.
+        self._find_window()
         is_whole = self._node.args.get("distinct") is not None
         if is_whole:
             self._distinct(items)
         else:
             self._group_by(items)
+        self._check_session_in_from()
         window = self._window()
         columns: list[Projection] = []
         output: dict[str, str] = {}
-        clause = Clause("SELECT", grouped=True)
+        clause = Clause("SELECT", grouped=True, has_window=self._text.window is not None)
         for each in items:
             if not is_whole:
                 self._expressions.check(each.node, self._scope, clause)
@@ -212,6 +221,16 @@ class GroupReader:
             self._report.add(where, "DISTINCT stands with GROUP BY", "use a view between")
         for each in items:
             self._add_key(each.node)
+        self._check_edges({self._text.edge_of(each.node) for each in items}, "distinct")
+
+    def _check_session_in_from(self) -> None:
+        call = self._text.window
+        if not self._in_from or call is None or call_of(call) != "session":
+            return
+        check_partition(call, self._text.keys, self._scope, self._expressions)
+        if self._node.args.get("where") is not None:
+            # It would leave rows out that hold a session together.
+            self._refuse(TABLE_WINDOWS["where"])
 
     def _select_list(self) -> list[Item]:
         items: list[Item] = []
@@ -238,22 +257,21 @@ class GroupReader:
             return
         self._refuse_groupings(group)
         by_alias = {each.name.lower(): each for each in items}
-        named_edges = False
-        for each in group.expressions:
-            name = call_of(each) if isinstance(each, exp.Anonymous) else ""
-            where = self._expressions.where(each)
+        edges: set[str] = set()
+        for each in items_of(group):
             if isinstance(each, exp.Cube | exp.Rollup | exp.GroupingSets):
                 self._refuse(GROUPINGS[each.key], TokenType.GROUP_BY)
-            elif name in WINDOWS:
-                self._take_window(each, where)
-            elif is_edge(each):
-                named_edges = True
-            else:
-                self._add_key(self._grouped_by(each, items, by_alias))
-        if self._in_from and not named_edges:
-            where = self._where((TokenType.GROUP_BY,))
-            hint = "add window_start, window_end to GROUP BY"
-            self._report.add(where, "the window in FROM is missing in GROUP BY", hint)
+            elif not is_window(each):
+                self._check_ambiguous(each)
+                meant = self._grouped_by(each, items, by_alias)
+                edges.add(self._text.edge_of(meant))
+                self._add_key(meant)
+        self._check_edges(edges, "group")
+
+    def _check_edges(self, edges: set[str], clause: str) -> None:
+        window = self._text.window
+        if self._in_from and window is not None and not is_told_by(window, edges):
+            self._refuse(TABLE_WINDOWS[clause])
 
     def _where(self, keywords: tuple[TokenType, ...], start: TokenType | None = None) -> str:
         """The place of a keyword of this query, of several the first that is there."""
@@ -271,10 +289,28 @@ class GroupReader:
             if group.args.get(key):
                 self._refuse(GROUPINGS[key], TokenType.GROUP_BY)
 
-    def _take_window(self, node: exp.Expr, where: str) -> None:
-        if self._text.window is not None:
-            self._report.add(where, "there is a second window", "a query has one")
-        self._text.window = self._text.window or node
+    def _find_window(self) -> None:
+        group = self._node.args.get("group")
+        for each in items_of(group) if group is not None else ():
+            if is_window(each) and self._text.window is not None:
+                where = self._expressions.where(each)
+                self._report.add(where, "there is a second window", "a query has one")
+            elif is_window(each):
+                self._text.window = each
+
+    def _check_ambiguous(self, node: exp.Expr) -> None:
+        """Refuse ``GROUP BY TUMBLE(…), window_start`` if the input has such a column as well."""
+        if self._in_from or not isinstance(node, exp.Column) or not self._text.edge_of(node):
+            return
+        scope, name = self._scope, node.name
+        if scope.resolve([name]) is not None and not scope.output.unknown:
+            problem = f"`{name}` is a column of the input, and an edge of the window"
+            holders = [each for each in scope.aliases if each and scope.resolve([each, name])]
+            hint = f"call the input t, and write `t.{name}` for the column"
+            if holders:
+                hint = f"write `{holders[0]}.{name}` for the column"
+            hint += "; the window is grouped by without its edges"
+            self._report.add(self._expressions.where(node), problem, hint)
 
     def _grouped_by(self, node: exp.Expr, items: list[Item], by_alias: dict[str, Item]) -> exp.Expr:
         """What an item of GROUP BY stands for; a position or an alias is one of SELECT's."""
@@ -292,7 +328,7 @@ class GroupReader:
         return node
 
     def _add_key(self, node: exp.Expr) -> None:
-        if is_edge(node) or call_of(node) in WINDOW_EDGES:
+        if self._text.edge_of(node):
             return
         self._expressions.check(node, self._scope, Clause("GROUP BY"))
         span = self._expressions.span(node)
@@ -322,13 +358,16 @@ class GroupReader:
         clause = self._node.args.get("having")
         if clause is None:
             return None
-        self._expressions.check(
-            clause.this, self._scope, Clause("HAVING", grouped=True, aliases=output)
-        )
+        has_window = self._text.window is not None
+        inside = Clause("HAVING", grouped=True, aliases=output, has_window=has_window)
+        self._expressions.check(clause.this, self._scope, inside)
         span = self._expressions.span(clause.this)
         return self._text.rewritten(clause.this, span, output) if span else None
 
     def _check_alias(self, item: Item, text: str) -> None:
-        if item.name.lower() in WINDOW_COLUMNS and text != item.name.lower():
+        origin = text
+        if self._text.window is None:
+            origin = self._scope.written(plain_column(item.node, self._scope))
+        if item.name.lower() in WINDOW_COLUMNS and origin.lower() != item.name.lower():
             hint = "it is for the edges of a window"
             self._report.add(item.where, f"the name `{item.name}` is reserved", hint)

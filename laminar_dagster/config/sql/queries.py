@@ -215,17 +215,19 @@ class QueryReader:
         """A query over its input, which may be a ROW_NUMBER's or that of groups."""
         relation, scope, window = read.relation, read.scope, read.window
         assert relation is not None
-        if number is not None and window is None and not self._is_grouped(node):
-            return RankReader(self, node, relation, scope).read(number)
         if window is not None or self._is_grouped(node):
             # Imported here because a grouped query is read with this reader's help.
             from laminar_dagster.config.sql.groups import GroupReader
 
+            if number is not None and node.args.get("qualify") is not None:
+                self._refuse(node, RANKS["groups"])
             return GroupReader(self, node, relation, scope, window).read()
         having = node.args.get("having")
         if having is not None:
             where = self.statement.where(self._keyword(node, TokenType.HAVING))
             self.report.add(where, "HAVING stands without GROUP BY", "use WHERE")
+        if number is not None:
+            return RankReader(self, node, relation, scope).read(number)
         condition = self.where_clause(node, scope)
         columns: list[Projection] = []
         times: dict[str, EventTime] = {}
@@ -358,9 +360,11 @@ class QueryReader:
         for key, value in node.args.items():
             if not value or key in taken:
                 continue
-            refused = CLAUSES.get(key, Refusal(key.strip("_").upper()))
-            start = self._keyword(node, *refused.keywords)
-            self.report.add(self.statement.where(start), refused.problem, refused.instead)
+            self._refuse(node, CLAUSES.get(key, Refusal(key.strip("_").upper())))
+
+    def _refuse(self, node: exp.Expr, refused: Refusal) -> None:
+        where = self.statement.where(self._keyword(node, *refused.keywords))
+        self.report.add(where, refused.problem, refused.instead)
 
     def _keyword(self, node: exp.Expr, *kinds: TokenType) -> int:
         span = span_of(node) or (0, len(self.statement.tokens))

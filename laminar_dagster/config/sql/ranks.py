@@ -1,7 +1,8 @@
 """``ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n``: the first rows of each key.
 
-It is a column of a query of its own, and the query around it says ``WHERE rn <= n``; or it stands
-in QUALIFY.
+It is a column of a query of its own, and the query around it says ``WHERE rn <= n``; or QUALIFY
+says so. The query around keeps its whole WHERE; of QUALIFY nothing is kept but the limit, so it may
+say nothing else.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from laminar_dagster.config.sql import changelog
 from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.config.sql.dialect import call_of
 from laminar_dagster.config.sql.expressions import Clause
+from laminar_dagster.config.sql.join_conditions import conjuncts
 from laminar_dagster.config.sql.lifetimes import check_keys, clock_of
 from laminar_dagster.config.sql.refusal import Refusal
 from laminar_dagster.config.sql.refusals import ENDLESS, RANKS
-from laminar_dagster.config.sql.scope import BROKEN, Output, Scope, Star
+from laminar_dagster.config.sql.scope import BROKEN, Output, Scope, Star, plain_column
 
 if TYPE_CHECKING:
     from laminar_dagster.config.sql.queries import QueryReader
@@ -28,9 +30,9 @@ if TYPE_CHECKING:
 
 def row_number_of(node: exp.Select) -> exp.Expr | None:
     """The ROW_NUMBER of a query, in SELECT or QUALIFY; None if it has none."""
+    every = [part for each in node.expressions for part in (each, *each.iter_expressions())]
     qualify = node.args.get("qualify")
-    parts = [*node.expressions, *([qualify.this] if qualify is not None else [])]
-    every = (part for each in parts for part in (each, *each.iter_expressions()))
+    every += qualify.find_all(exp.Window) if qualify is not None else ()
     return next((part for part in every if _is_row_number(part)), None)
 
 
@@ -38,31 +40,29 @@ def _is_row_number(node: exp.Expr) -> bool:
     return isinstance(node, exp.Window) and call_of(node.this) == "row_number"
 
 
-def limit_in(condition: exp.Expr | None, name: str) -> int:
-    """How many rows of each key a condition leaves, by a column of row numbers; 0 if all."""
-    if isinstance(condition, exp.Paren):
-        return limit_in(condition.this, name)
-    if isinstance(condition, exp.And):
-        return limit_in(condition.left, name) or limit_in(condition.right, name)
-    is_number = isinstance(condition, exp.EQ | exp.LTE | exp.LT)
-    if not is_number or not isinstance(condition, exp.Binary):
-        return 0
-    number, limit = condition.left, condition.right
-    is_ours = _is_row_number(number) and not name
-    if isinstance(number, exp.Column):
-        is_ours = number.name.lower() == name.lower()
-    if not is_ours or not isinstance(limit, exp.Literal) or not limit.name.isdigit():
-        return 0
-    found = int(limit.name[:9])
+def _limits(condition: exp.Expr) -> list[tuple[exp.Expr, int]]:
+    """What a condition compares with a number, and how many rows that leaves if it counts them."""
+    return [limit for each in conjuncts(condition) if (limit := _limit(each.unnest())) is not None]
+
+
+def _limit(condition: exp.Expr) -> tuple[exp.Expr, int] | None:
+    if not isinstance(condition, exp.EQ | exp.LTE | exp.LT):
+        return None
+    number, limit = condition.left.unnest(), condition.right
+    is_number = isinstance(limit, exp.Literal) and limit.name.isdigit() and len(limit.name) < 10
+    found = int(limit.name) if is_number else 0
     if isinstance(condition, exp.EQ):
-        return found if found == 1 else 0
-    return found - 1 if isinstance(condition, exp.LT) else found
+        found = found if found == 1 else 0
+    elif isinstance(condition, exp.LT):
+        found -= 1
+    return (number, found) if found > 0 else None
 
 
 def limited(reader: QueryReader, node: exp.Select, relation: Relation, scope: Scope) -> Relation:
     """Rows with numbers, of which the query around them says how many it wants."""
-    clause = node.args.get("where")
-    limit = limit_in(clause.this if clause is not None else None, scope.output.rank)
+    clause, rank = node.args.get("where"), scope.output.rank.lower()
+    limits = _limits(clause.this) if clause is not None else ()
+    limit = next((most for each, most in limits if plain_column(each, scope).lower() == rank), 0)
     if not limit or not isinstance(relation, Ranked):
         refused = RANKS["limit"]
         reader.report.add(reader.expressions.where(node), refused.problem, refused.instead)
@@ -90,18 +90,18 @@ class RankReader:
         if emit is None or not emit.changes:
             return self._refuse(window, ENDLESS["rank"])
         condition = self._reader.where_clause(self._node, self._scope)
-        keys = [self._text(each) for each in window.args.get("partition_by") or ()]
+        keys = self._keys(window)
         order = self._order(window)
-        if window.args.get("spec") or not order:
+        if window.args.get("spec") or window.args.get("alias") or not order:
             return self._refuse(window, RANKS["spec"])
         columns, rank = self._columns()
         if keys:
             check_keys(emit, self._report)
         qualify = self._node.args.get("qualify")
-        limit = limit_in(qualify.this, rank or "") if qualify is not None else 0
-        if qualify is not None and not limit:
-            limit = limit_in(qualify.this, "")
-        if (qualify is not None or rank is None) and not limit:
+        limit = self._qualified(qualify.this, window, rank) if qualify is not None else 0
+        if limit is None:
+            return None, BROKEN
+        if not limit and (rank is None or qualify is not None):
             return self._refuse(window, RANKS["limit"])
         query = Ranked(
             self._relation,
@@ -118,6 +118,38 @@ class RankReader:
         names = [each.name for each in columns] + ([rank] if rank is not None else [])
         self._reader.check_duplicates(names, self._node)
         return query, Output((*names, WEIGHT), rank="" if limit else rank or "")
+
+    def _qualified(self, condition: exp.Expr, window: exp.Expr, rank: str | None) -> int | None:
+        """How many rows of each key QUALIFY leaves, 0 if all; None if it was refused."""
+        for number, limit in _limits(condition):
+            name = number.name if isinstance(number, exp.Column) and len(number.parts) == 1 else ""
+            is_named = rank is not None and name.lower() == rank.lower()
+            if not is_named and not _is_row_number(number):
+                continue
+            if len([*conjuncts(condition)]) > 1:
+                self._refuse(condition, RANKS["beside"])
+                return None
+            if not is_named and number is not window and not self._is_same(number, window):
+                self._refuse(number, RANKS["another"])
+                return None
+            if is_named and self._scope.resolve([name]) and not self._scope.output.unknown:
+                problem = f"`{name}` is both a column of the input and a column of SELECT"
+                hint = "give the column of SELECT another name"
+                self._report.add(self._expressions.where(number), problem, hint)
+                return None
+            return limit
+        return 0
+
+    def _is_same(self, one: exp.Expr, other: exp.Expr) -> bool:
+        """Whether two ROW_NUMBERs count alike, however they are written."""
+        ones, others = (
+            (self._keys(each), self._order(each), each.args.get("spec"), each.args.get("alias"))
+            for each in (one, other)
+        )
+        return ones == others
+
+    def _keys(self, window: exp.Expr) -> list[str]:
+        return [self._text(each) for each in window.args.get("partition_by") or ()]
 
     def _columns(self) -> tuple[list[Projection], str | None]:
         columns: list[Projection] = []
@@ -149,6 +181,6 @@ class RankReader:
         span = self._expressions.span(node)
         return self._expressions.text(span) if span else "NULL"
 
-    def _refuse(self, window: exp.Expr, refused: Refusal) -> tuple[None, Output]:
-        self._report.add(self._expressions.where(window), refused.problem, refused.instead)
+    def _refuse(self, node: exp.Expr, refused: Refusal) -> tuple[None, Output]:
+        self._report.add(self._expressions.where(node), refused.problem, refused.instead)
         return None, BROKEN

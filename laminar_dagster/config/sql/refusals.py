@@ -169,6 +169,59 @@ RANKS: Final[Mapping[str, Refusal]] = {
         "EMIT CHANGES WITH (state.ttl = '1d')",
         why="has no first rows",
     ),
+    "beside": Refusal(
+        "a condition beside the limit of ROW_NUMBER in QUALIFY",
+        "say it by WHERE in a query around: FROM (SELECT … QUALIFY …) WHERE …",
+        example=f"{_NUMBERED} QUALIFY rn <= 2 AND page > 'a' EMIT CHANGES WITH (state.ttl = '1d')",
+    ),
+    "another": Refusal(
+        "QUALIFY of another ROW_NUMBER than the one in SELECT",
+        "write its name in QUALIFY, or leave it out of SELECT",
+        example=f"{_NUMBERED} QUALIFY ROW_NUMBER() OVER (PARTITION BY user_id ORDER BY ts) = 1 "
+        "EMIT CHANGES WITH (state.ttl = '1d')",
+    ),
+    "groups": Refusal(
+        "QUALIFY beside GROUP BY, DISTINCT or aggregates",
+        "number the rows in a query around: FROM (SELECT … GROUP BY …) QUALIFY ROW_NUMBER() …",
+        (TokenType.QUALIFY,),
+        "SELECT page, COUNT(*) AS n FROM clicks GROUP BY page "
+        "QUALIFY ROW_NUMBER() OVER (ORDER BY COUNT(*) DESC) <= 3 "
+        "EMIT CHANGES WITH (state.ttl = '1d')",
+    ),
+}
+
+_SESSION: Final = "TABLE(SESSION(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+_TUMBLE: Final = "TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+
+# Of a window as a table function in FROM.
+TABLE_WINDOWS: Final[Mapping[str, Refusal]] = {
+    "group": Refusal(
+        "GROUP BY without the edges of a window in FROM",
+        "add window_start, window_end to GROUP BY",
+        (TokenType.GROUP_BY,),
+        f"SELECT page, COUNT(*) AS n FROM {_TUMBLE} GROUP BY page",
+    ),
+    "distinct": Refusal(
+        "SELECT DISTINCT without the edges of a window in FROM",
+        "add window_start, window_end to SELECT",
+        (TokenType.DISTINCT,),
+        f"SELECT DISTINCT page FROM {_TUMBLE}",
+    ),
+    "partition": Refusal(
+        "SESSION in FROM whose PARTITION BY is not what GROUP BY lists",
+        "write the keys in both: SESSION(TABLE t PARTITION BY (a, b), DESCRIPTOR(ts), gap) … "
+        "GROUP BY a, b, window_start, window_end; without PARTITION BY, sessions are of the whole "
+        "table",
+        example=f"SELECT user_id, window_start, window_end, COUNT(*) AS n FROM {_SESSION} "
+        "GROUP BY user_id, window_start, window_end",
+    ),
+    "where": Refusal(
+        "WHERE over a SESSION in FROM",
+        "choose the rows before: WITH chosen AS (SELECT … WHERE …) … SESSION(TABLE chosen …)",
+        (TokenType.WHERE,),
+        f"SELECT window_end, COUNT(*) AS n FROM {_SESSION} WHERE amount > 0 "
+        "GROUP BY window_start, window_end",
+    ),
 }
 
 GROUPINGS: Final[Mapping[str, Refusal]] = {
@@ -294,7 +347,7 @@ EXPRESSIONS: Final[Mapping[type[exp.Expr], Refusal]] = {
 def refusals() -> tuple[Refusal, ...]:
     """Every refusal once, in the order in which a query is written."""
     beside = (CLAUSES, GENERATORS, JOINS, REFERENCES, SUBQUERIES, SCALARS, ENDLESS, RANKS)
-    every = (*beside, GROUPINGS, SET_OPERATIONS, EXPRESSIONS)
+    every = (*beside, TABLE_WINDOWS, GROUPINGS, SET_OPERATIONS, EXPRESSIONS)
     named = {each.name: each for table in every for each in reversed([*table.values()])}
     order = dict.fromkeys(each.name for table in every for each in table.values())
     return tuple(named[name] for name in order)

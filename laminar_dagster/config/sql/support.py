@@ -143,7 +143,15 @@ SUPPORTED: Final[dict[str, tuple[Supported, ...]]] = {
             "SELECT window_start, page, COUNT(*) AS n "
             "FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) "
             "GROUP BY window_start, window_end, page",
-            "HOP, CUMULATE and SESSION too; GROUP BY names the window's edges",
+            "HOP and CUMULATE too; GROUP BY, or SELECT DISTINCT, names the window's edges",
+        ),
+        Supported(
+            "TABLE(SESSION(TABLE t PARTITION BY key, DESCRIPTOR(time), gap))",
+            "SELECT user_id, window_start, window_end, COUNT(*) AS n "
+            "FROM TABLE(SESSION(TABLE clicks PARTITION BY user_id, DESCRIPTOR(ts), "
+            "INTERVAL '30' MINUTE)) GROUP BY user_id, window_start, window_end",
+            "sessions of each key, or of several: (a, b); GROUP BY lists the same. Without "
+            "PARTITION BY, of the whole table",
         ),
         Supported(
             "GROUP BY CUMULATE(time, step, size)",

@@ -73,6 +73,21 @@ FEATURES = {
         " SELECT 'all', * FROM pages UNION ALL SELECT 'some', * FROM pages WHERE page > 'p1'",
         "side, page",
     ),
+    "pieces": Feature(
+        "SELECT window_start, page, SUM(n) AS total FROM clicks"
+        " GROUP BY TUMBLE(at, INTERVAL '20' SECOND), page",
+        "SELECT strftime(make_timestamp(since), '%Y-%m-%d %H:%M:%S.%fZ'), page, sum(n)"
+        " FROM (SELECT *, us // 20000000 * 20000000 AS since FROM clicks)"
+        " GROUP BY since, page HAVING since + 20000000 <= (SELECT w FROM mark)",
+    ),
+    # By an edge of the windows below, without a window of its own.
+    "by_start": Feature(
+        "SELECT unix_micros(window_start) AS since, COUNT(*) AS pages, SUM(total) AS total"
+        f" FROM pieces GROUP BY window_start {FOREVER}",
+        "SELECT us // 20000000 * 20000000 AS since, count(DISTINCT page), sum(n) FROM clicks"
+        " GROUP BY since HAVING since + 20000000 <= (SELECT w FROM mark)",
+        "since",
+    ),
     # Over rows that are taken back.
     "by_part": Feature(
         "SELECT clicks % 3 AS part, MIN(total) AS least, MAX(total) AS most,"

@@ -41,6 +41,23 @@ FEATURES = {
         + "SELECT page, min(us), sum(n) FROM numbered GROUP BY page, session HAVING count(*) > 1",
         "page, since",
     ),
+    # As table functions: of each page, and of the whole table.
+    "page_visits": Feature(
+        "SELECT page, unix_micros(window_start) AS since, COUNT(*) AS clicks FROM TABLE(SESSION("
+        "TABLE clicks PARTITION BY page, DESCRIPTOR(at), INTERVAL '3' SECOND))"
+        " GROUP BY page, window_start, window_end",
+        SESSIONS.format(keys="page", gap=3_000_001)
+        + "SELECT page, min(us), count(*) FROM numbered GROUP BY page, session"
+        " HAVING max(us) + 3000000 < (SELECT w FROM mark)",
+    ),
+    "site_visits": Feature(
+        "SELECT unix_micros(window_start) AS since, unix_micros(window_end) AS until,"
+        " COUNT(*) AS clicks FROM TABLE(SESSION(TABLE clicks, DESCRIPTOR(at),"
+        " INTERVAL '900' MILLISECOND)) GROUP BY window_start, window_end",
+        SESSIONS.format(keys="1", gap=900_001)
+        + "SELECT min(us), max(us) + 900000, count(*) FROM numbered GROUP BY session"
+        " HAVING max(us) + 900000 < (SELECT w FROM mark)",
+    ),
     "open_minutes": Feature(
         "SELECT page, unix_micros(window_end) AS until, COUNT(*) AS clicks FROM clicks"
         " GROUP BY HOP(at, INTERVAL '30' SECOND, INTERVAL '1' MINUTE), page EMIT CHANGES",

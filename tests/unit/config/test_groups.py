@@ -62,6 +62,30 @@ def test_distinct_is_a_group_by_every_column(tmp_path: Path) -> None:
     assert query.aggregates == ()
 
 
+@pytest.mark.parametrize(
+    ("group", "keys"),
+    [
+        ("(page)", ["page"]),
+        ("(page, user_id)", ["page", "user_id"]),
+        ("((page), (user_id + 1, (2)))", ["page", "user_id + 1", "amount % 2"]),
+        ("()", []),
+    ],
+)
+def test_what_is_grouped_by_may_stand_in_parentheses(
+    tmp_path: Path, group: str, keys: list[str]
+) -> None:
+    listed = "COUNT(*) AS n" + (", amount % 2 AS part" if "2" in group else "")
+    query = keyed(tmp_path, f"SELECT {listed} FROM clicks GROUP BY {group} {TTL}")
+    assert [each.sql for each in query.keys] == keys
+
+
+def test_a_window_may_stand_in_parentheses(tmp_path: Path) -> None:
+    group = "(page, (TUMBLE(ts, INTERVAL '1' DAY)))"
+    query = read_query(tmp_path, f"SELECT page, window_end FROM clicks GROUP BY {group}")
+    assert isinstance(query, WindowAggregate)
+    assert (query.window, query.keys) == (Window("ts", DAY, DAY), (Projection("_k0", "page"),))
+
+
 def test_everything_is_one_group_without_a_key(tmp_path: Path) -> None:
     query = keyed(tmp_path, "SELECT COUNT(*) + 1 AS n FROM clicks EMIT CHANGES")
     assert (query.keys, query.columns[0].sql) == ((), "_a0 + 1")
