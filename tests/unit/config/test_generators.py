@@ -10,6 +10,7 @@ from laminar_dagster.config.fingerprint import relations
 from laminar_dagster.config.lineage import InputColumn, column_lineage
 from laminar_dagster.config.relations import (
     Explode,
+    Join,
     KeyedAggregate,
     Projection,
     Query,
@@ -78,6 +79,24 @@ def test_in_select_the_list_is_computed_after_where(tmp_path: Path) -> None:
     assert found.source.where == "amount > 1"
     assert [each.sql for each in found.source.columns] == ["page", "tags", "ts"]
     assert (found.items, found.names) == ("_c1", ("_i0", "_i1"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "JOIN plain p ON c.user_id = p.id EMIT CHANGES WITH (state.ttl = 'unbounded')",
+        "LATERAL VIEW explode(array(amount)) t AS x",
+    ],
+)
+def test_in_select_over_a_join_it_keeps_what_is_asked_for(tmp_path: Path, source: str) -> None:
+    sql = f"SELECT c.page, explode(c.tags) AS tag FROM clicks c {source}"
+    query = read_query(tmp_path, sql)
+    assert isinstance(query, Select) and isinstance(query.source, Explode)
+    inner = query.source.source
+    assert isinstance(inner, Select) and isinstance(inner.source, Join | Explode)
+    assert [each.sql for each in inner.columns][:2] == ["`left.page`", "`left.tags`"]
+    kept = inner.source.left.columns if isinstance(inner.source, Join) else inner.source.columns
+    assert kept == (Projection("left.page", "page"), Projection("left.tags", "tags"))
 
 
 def test_star_before_it_and_a_union_that_names_no_columns(tmp_path: Path) -> None:
