@@ -125,6 +125,13 @@ def test_event_time_passes_and_a_list_has_none(tmp_path: Path) -> None:
     assert isinstance(read_query(tmp_path / "b", above), WindowAggregate)
 
 
+def test_a_time_to_live_needs_event_time_although_nobody_selects_it(tmp_path: Path) -> None:
+    sql = f"SELECT tag, COUNT(*) AS n {EXPLODED} GROUP BY tag EMIT CHANGES WITH (state.ttl = '1d')"
+    query = read_query(tmp_path, sql)
+    assert isinstance(query, KeyedAggregate) and query.time == "`left.ts`"
+    assert explode_in(query).columns == (Projection("left.ts", "ts"),)
+
+
 def test_rows_that_are_taken_back_take_their_weight_along(tmp_path: Path) -> None:
     inner = "(SELECT page, count(*) AS n FROM clicks GROUP BY page)"
     emit = "EMIT CHANGES WITH (state.ttl = 'unbounded')"

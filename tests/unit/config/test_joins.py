@@ -122,6 +122,20 @@ def test_three_joins_wait_for_each_other(tmp_path: Path) -> None:
     ]
 
 
+def test_a_chain_goes_by_event_time_that_nobody_selects(tmp_path: Path) -> None:
+    sql = "SELECT who, q.paid FROM orders o JOIN payments p USING (who) JOIN payments q USING (who)"
+    outer = join_in(tmp_path / "ttl", f"{sql} {CHANGES}")
+    inner = outer.left.source
+    assert isinstance(inner, Join)
+    assert (outer.left.time, outer.right.time) == ("`left.ts`", "ts")
+    assert [each.name for each in inner.left.columns] == ["left.ts", "left.who"]
+    # What the outer one keeps is no more than what is asked for.
+    assert [each.name for each in outer.left.columns] == ["left.left.who"]
+    for_ever = join_in(tmp_path / "ever", f"{sql} {FOREVER}").left.source
+    assert isinstance(for_ever, Join)
+    assert [each.name for each in for_ever.left.columns] == ["left.who"]
+
+
 def test_windows_are_joined_by_their_edges(tmp_path: Path) -> None:
     join = join_in(tmp_path, f"SELECT l.window_end, r.paid {WINDOWS}")
     assert (join.emits, join.bounds, join.left.keys) == ("close", None, ("id",))
