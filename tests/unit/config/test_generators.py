@@ -53,6 +53,7 @@ def test_a_lateral_view_keeps_what_is_asked_for(tmp_path: Path) -> None:
         ("SELECT page, tag FROM clicks CROSS JOIN UNNEST(tags) AS t (tag)", "unnest", False),
         ("SELECT page, tag FROM clicks, UNNEST(tags) AS t (tag)", "unnest", False),
         ("SELECT page, tag FROM clicks LEFT JOIN UNNEST(tags) AS t (tag) ON TRUE", "unnest", True),
+        ("SELECT page, x FROM clicks LEFT JOIN UNNEST(tags) AS t (x) ON (TRUE)", "unnest", True),
         ("SELECT page, tag FROM clicks, LATERAL explode(tags) AS t (tag)", "explode", False),
         ("SELECT page, tag FROM clicks JOIN LATERAL inline(tags) AS t (tag)", "inline", False),
         ("SELECT page, explode(tags) AS tag FROM clicks", "explode", False),

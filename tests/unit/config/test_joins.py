@@ -87,6 +87,43 @@ def test_on_is_taken_apart(tmp_path: Path) -> None:
     assert [each.name for each in join.right.columns] == ["right.paid"]
 
 
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        (
+            "(o.id = p.order_id) AND (p.ts BETWEEN (o.ts) AND (o.ts + (INTERVAL '1' HOUR)))",
+            "o.id = p.order_id AND p.ts BETWEEN o.ts AND o.ts + INTERVAL '1' HOUR",
+        ),
+        (
+            "((o.id) = ((p.order_id)) AND ((p.ts) = (o.ts))) AND ((p.paid) > (o.amount))",
+            "o.id = p.order_id AND p.ts = o.ts AND p.paid > o.amount",
+        ),
+        (
+            "(o.id = p.order_id) AND p.ts = o.ts AND (o.amount > 1 OR o.who = 'x')"
+            " AND (o.amount + p.paid > 3) AND (o.amount = 1 OR p.paid = 2)",
+            "(o.amount > 1 OR o.who = 'x') AND (o.amount + p.paid > 3)"
+            " AND (o.amount = 1 OR p.paid = 2) AND o.id = p.order_id AND p.ts = o.ts",
+        ),
+    ],
+)
+def test_parentheses_around_parts_of_on_say_nothing(
+    tmp_path: Path, written: str, plain: str
+) -> None:
+    sql = "SELECT o.id, p.paid FROM orders o JOIN payments p ON"
+    one, other = (
+        join_in(tmp_path / name, f"{sql} {condition}")
+        for name, condition in (("one", written), ("other", plain))
+    )
+    assert one == other
+
+
+def test_parentheses_around_the_edges_of_windows_say_nothing(tmp_path: Path) -> None:
+    edge = "l.window_end = r.window_end"
+    plain = join_in(tmp_path / "plain", f"SELECT l.id {WINDOWS}")
+    written = f"SELECT l.id {WINDOWS}".replace(edge, "((l.window_end) = (r.window_end))")
+    assert join_in(tmp_path / "written", written) == plain
+
+
 def test_a_time_to_live_is_an_interval_to_both_sides(tmp_path: Path) -> None:
     join = join_in(tmp_path, f"{PAIRS} {CHANGES}")
     assert (join.emits, join.bounds) == ("changes", (1 - HOUR, HOUR - 1))

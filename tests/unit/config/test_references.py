@@ -108,6 +108,20 @@ def test_a_time_to_live_needs_event_time_although_nobody_selects_it(
     assert [each.name for each in query.source.columns] == columns
 
 
+def test_parentheses_in_on_say_nothing(tmp_path: Path) -> None:
+    plain = "ON lower(c.page) = p.page AND c.amount > 0"
+    _, expected = joined(tmp_path / "plain", f"{JOINED} AND c.amount > 0")
+    for number, on in enumerate(
+        (
+            "ON (lower(c.page) = p.page) AND (c.amount > 0)",
+            "ON ((lower(c.page)) = (p.page) AND ((c.amount > 0)))",
+        )
+    ):
+        sql = f"{JOINED} AND c.amount > 0".replace(plain, on)
+        assert on in sql
+        assert joined(tmp_path / str(number), sql)[1] == expected
+
+
 def test_first_and_last_need_event_time(tmp_path: Path) -> None:
     sql = (
         "SELECT p.title, FIRST(c.user_id) AS f FROM clicks c JOIN pages p USING (page)"
