@@ -124,7 +124,10 @@ class AggregateReader:
             problem = f"{name} goes by event time, and {self._scope.description} has none"
             hint = "write MIN_BY(x, column) or MAX_BY(x, column)"
             self._expressions.report.add(self._expressions.where(node), problem, hint)
-        return quoted(found[0]) if found else "NULL"
+        if not found:
+            return "NULL"
+        self._scope.keep(found[0])
+        return quoted(found[0])
 
 
 def _percentile(function: str, argument: str, given: list[exp.Expr]) -> Aggregate:

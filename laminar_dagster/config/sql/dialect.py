@@ -247,6 +247,14 @@ def call_of(node: exp.Expr) -> str:
     return str(node.meta.get(_NAME, "")).lower()
 
 
+def bare(node: exp.Expr) -> exp.Expr:
+    """A part without the parentheses around it."""
+    # Not sqlglot's `unnest`, which takes a subquery for the query in it.
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
 def window_of(table: exp.Expr) -> exp.Expr | None:
     """The window function around a table, for ``TABLE(TUMBLE(TABLE t, …))``."""
     window: exp.Expr | None = table.meta.get(_WINDOW)

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from laminar_dagster.config.relations import Explode, ExplodeKind, Projection, Select
 from laminar_dagster.config.sql.changelog import WEIGHT
-from laminar_dagster.config.sql.dialect import call_of
+from laminar_dagster.config.sql.dialect import bare, call_of
 from laminar_dagster.config.sql.expressions import Clause
 from laminar_dagster.config.sql.generator_refusals import GENERATORS
 from laminar_dagster.config.sql.join_refusals import REFERENCES
@@ -73,7 +73,7 @@ def generator_of(node: exp.Expr) -> Generator | Refusal | None:
     is_known = side in ("", "LEFT") and kind in ("", "CROSS", "INNER", "OUTER")
     if not is_known or node.args.get("method") or table.args.get("view"):
         return GENERATORS["kind"]
-    on = node.args.get("on")
+    on = bare(node.args["on"]) if node.args.get("on") else None
     is_open = on is None or (isinstance(on, exp.Boolean) and on.this)
     if not is_open or node.args.get("using"):
         return GENERATORS["condition"]

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from laminar_dagster.config.relations import ComparisonOperator
 from laminar_dagster.config.sql import intervals
+from laminar_dagster.config.sql.dialect import bare
 from laminar_dagster.config.sql.expressions import Clause, Expressions
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
 from laminar_dagster.config.sql.join_refusals import SUBQUERIES
@@ -122,11 +123,13 @@ class ConditionReader:
     def read(self, tree: exp.Expr | None) -> Condition:
         """Take a condition apart; notes what is wrong with it."""
         for each in conjuncts(tree) if tree is not None else ():
-            self._conjunct(each)
+            # In its parentheses an equality would look like any other condition.
+            self._conjunct(bare(each))
         return self._found
 
     def equate(self, outer: exp.Expr, inner: exp.Expr, *, is_negated: bool) -> None:
         """What IN compares: something of the left with something that a subquery selects."""
+        outer, inner = bare(outer), bare(inner)
         sides = self._sides(inner)
         if None in sides:
             self._expressions.check(inner, self._scope, _ON)
@@ -184,6 +187,7 @@ class ConditionReader:
 
     def _match(self, left: exp.Expr, right: exp.Expr) -> None:
         """Something of the left, and something of the right, have to be equal."""
+        left, right = bare(left), bare(right)
         if self._is_windowed and _is_edge(left) and left.name.lower() == right.name.lower():
             self._found.window_edges.add(left.name.lower())
             return
@@ -202,6 +206,7 @@ class ConditionReader:
         self, one: exp.Expr, operator: ComparisonOperator, other: exp.Expr, whole: exp.Expr
     ) -> None:
         """A comparison of something of the one side with something of the other."""
+        one, other = bare(one), bare(other)
         sides = self._sides(one), self._sides(other)
         if sides == ({RIGHT}, {LEFT}):
             one, operator, other = other, _TURNED[operator], one
@@ -229,9 +234,8 @@ class ConditionReader:
 
     def _moment(self, node: exp.Expr, scope: Scope) -> _Moment | None:
         """A column of event time, and how far from it; None if it is something else."""
+        node = bare(node)
         match node:
-            case exp.Paren():
-                return self._moment(node.this, scope)
             case exp.Column():
                 column = plain_column(node, scope)
                 return _Moment(column, 0) if column and scope.time(column) else None
@@ -293,10 +297,11 @@ def all_of(conditions: list[str]) -> str | None:
 
 def _length(node: exp.Expr) -> int | None:
     try:
-        return intervals.micros(node)
+        return intervals.micros(bare(node))
     except intervals.NoInterval:
         return None
 
 
 def _is_edge(node: exp.Expr) -> bool:
+    node = bare(node)
     return isinstance(node, exp.Column) and node.name.lower() in WINDOW_COLUMNS

@@ -79,10 +79,17 @@ class JoinedScope(Scope):
         if len(found) != 1:
             return None
         side, position, name = found[0]
-        # The side below has to keep it too.
-        (self.left if side == LEFT else self.right).resolve(parts)
-        self.used.add(side + name)
+        self.keep(side + name)
         return position, side + name
+
+    def keep(self, column: str) -> None:
+        """See ``Scope.keep``."""
+        self.used.add(column)
+        # What is below has to keep it too, or there is nothing to keep here.
+        if column.startswith(LEFT):
+            self.left.keep(column.removeprefix(LEFT))
+        else:
+            self.right.keep(column.removeprefix(RIGHT))
 
     def _found(self, parts: Sequence[str]) -> list[tuple[str, int, str]]:
         """Which columns a name may mean: the side, which part is the column, its name there."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import TokenType, exp
 
 from laminar_dagster.config.relations import JoinKind
-from laminar_dagster.config.sql.dialect import span_of
+from laminar_dagster.config.sql.dialect import bare, span_of
 from laminar_dagster.config.sql.join_refusals import JOINS
 from laminar_dagster.config.sql.refusal import Refusal
 
@@ -59,7 +59,7 @@ def _kind(node: exp.Join) -> JoinKind | Refusal:
         return JOINS.get(method, JOINS["natural"])
     on = node.args.get("on")
     is_bare = on is None and not node.args.get("using")
-    if kind == "CROSS" or is_bare or isinstance(on, exp.Boolean):
+    if kind == "CROSS" or is_bare or (on is not None and isinstance(bare(on), exp.Boolean)):
         return JOINS["cross"]
     if kind in ("SEMI", "ANTI"):
         if side == "RIGHT":

@@ -296,6 +296,8 @@ class JoinReader:
             return None
         times: dict[str, EventTime] = {}
         if bounds is not None and columns is not None:
+            scope.left.keep(columns[0])
+            scope.right.keep(columns[1])
             lags = [_lag(scope.left, columns[0]), _lag(scope.right, columns[1])]
             sides = (
                 replace(join.left, time=quoted(columns[0]), lag_micros=lags[0]),

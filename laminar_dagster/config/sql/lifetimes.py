@@ -28,4 +28,7 @@ def clock_of(emit: Emit, scope: Scope, report: Report) -> str | None:
     if not found and not scope.output.unknown:
         refused = ENDLESS["clock"]
         report.add(emit.ttl_where, refused.problem, refused.instead)
-    return quoted(found[0]) if found else None
+    if not found:
+        return None
+    scope.keep(found[0])
+    return quoted(found[0])

@@ -206,10 +206,16 @@ class QueryReader:
         generated = generated_items(node)
         if generated and is_plain:
             return read_generated(self, node, generated, read)
-        query, output = self.selected(node, read, number)
-        return (with_used_columns(query, scope) if query else None), output
+        return self.selected(node, read, number)
 
     def selected(
+        self, node: exp.Select, read: Input, number: exp.Expr | None
+    ) -> tuple[Query | None, Output]:
+        """A query over its input, of whose joins it keeps what it asks for."""
+        query, output = self._over(node, read, number)
+        return (with_used_columns(query, read.scope) if query else None), output
+
+    def _over(
         self, node: exp.Select, read: Input, number: exp.Expr | None
     ) -> tuple[Query | None, Output]:
         """A query over its input, which may be a ROW_NUMBER's or that of groups."""

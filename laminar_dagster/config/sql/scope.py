@@ -120,6 +120,9 @@ class Scope:
             return 0, self._columns[names[0]]
         return (0, parts[0]) if self.output.unknown else None
 
+    def keep(self, column: str) -> None:
+        """Say that a query needs a column which it does not name itself, by its declared name."""
+
     def time(self, column: str) -> EventTime | None:
         """What a column is as event time; None if it is none."""
         return self.output.times.get(column.lower())

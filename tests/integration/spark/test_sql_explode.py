@@ -11,6 +11,7 @@ from tests.integration.spark.conftest import Build
 from tests.integration.spark.features import (
     FOREVER,
     PATIENT,
+    SESSIONS,
     Feature,
     lay_out,
     tell,
@@ -85,6 +86,25 @@ FEATURES = {
         "SELECT title, if(k = 0, n, NULL), if(k = 0, upper(c.page), NULL), us FROM clicks c"
         " JOIN titles p ON c.page = p.page AND c.gen = p.gen, (VALUES (0), (1)) AS each (k)"
         " WHERE n > 4 OR k = 1",
+    ),
+    "titled_in_select": Feature(
+        f"SELECT title, c.n, explode({LETTERS}) AS letter FROM clicks c"
+        " JOIN titles p ON (c.page = p.page) AND (n > 1)",
+        f"SELECT title, n, unnest({DUCK}) FROM clicks c JOIN titles p"
+        " ON c.page = p.page AND c.gen = p.gen WHERE n > 1",
+    ),
+    # By event time, which nobody selects.
+    "recent": Feature(
+        "SELECT page, letter, COUNT(*) AS clicks, LAST(n) AS last FROM clicks LATERAL VIEW"
+        f" explode({LETTERS}) t AS letter GROUP BY page, letter"
+        " EMIT CHANGES WITH (state.ttl = '15s')",
+        SESSIONS.format(keys="page, letter", gap=15_000_000).replace(
+            "FROM clicks", f"FROM (SELECT *, unnest({DUCK}) AS letter FROM clicks)"
+        )
+        + "SELECT page, letter, count(*), max_by(n, us) FROM numbered"
+        " GROUP BY page, letter, session HAVING max(us) + 15000000 > (SELECT w FROM mark)"
+        " QUALIFY row_number() OVER (PARTITION BY page, letter ORDER BY session DESC) = 1",
+        "page, letter",
     ),
     "followed": Feature(
         "SELECT a.letter, a.n, b.n AS next, x FROM (SELECT page, n, explode("

@@ -64,6 +64,16 @@ JOINS = {
         " clicks b WHERE a.page = b.page AND a.n > b.n AND abs(a.us - b.us) < 4000000)",
         "page, us, cents",
     ),
+    # By the event time of the first, which nobody selects.
+    "chained": Feature(
+        "SELECT page, n, CAST(a.price * 100 AS BIGINT) AS cents, unix_micros(b.at) AS second,"
+        " unix_micros(c.at) AS third FROM clicks a JOIN clicks b USING (page, n)"
+        " JOIN clicks c USING (page, n) EMIT CHANGES WITH (state.ttl = '4s')",
+        "SELECT page, n, a.cents, b.us, c.us FROM clicks a JOIN clicks b USING (page, n)"
+        " JOIN clicks c USING (page, n)"
+        " WHERE abs(a.us - b.us) < 4000000 AND abs(a.us - c.us) < 4000000",
+        "page, n, cents, second, third",
+    ),
     "noticed": Feature(
         "SELECT page, unix_micros(window_end) AS until, COUNT(*) AS clicks, SUM(n) AS total"
         " FROM clicks a WHERE n <> 4 AND page IN (SELECT of_page FROM tags)"

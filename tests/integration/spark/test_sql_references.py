@@ -9,7 +9,14 @@ import pytest
 from laminar_dagster.core.errors import ChecksumMismatch
 from laminar_dagster.runtime.epoch import EpochRunner
 from tests.integration.spark.conftest import Build
-from tests.integration.spark.features import FOREVER, Feature, lay_out, tell, write_references
+from tests.integration.spark.features import (
+    FOREVER,
+    SESSIONS,
+    Feature,
+    lay_out,
+    tell,
+    write_references,
+)
 from tests.integration.spark.project import Project, random_records
 
 # Many views in every epoch.
@@ -56,6 +63,19 @@ FEATURES = {
         " JOIN tags t ON c.page = t.page AND c.gen = t.gen"
         " WHERE n >= (SELECT avg(weight) FROM titles p WHERE p.gen = c.gen)"
         " GROUP BY c.page, tag, until HAVING until <= (SELECT w FROM mark)",
+    ),
+    # By event time, which nobody selects. A title is one of a page, and of one state of the table.
+    "recently_titled": Feature(
+        "SELECT title, n % 3 AS third, COUNT(*) AS clicks, FIRST(amount) AS first FROM clicks"
+        " JOIN titles USING (page) WHERE page IN (SELECT of_page FROM tags)"
+        " GROUP BY title, n % 3 EMIT CHANGES WITH (state.ttl = '15s')",
+        SESSIONS.format(keys="page, gen, n % 3", gap=15_000_000)
+        + "SELECT title, n % 3 AS third, count(*), min_by(amount, us) FROM numbered c"
+        " JOIN titles USING (page, gen)"
+        " WHERE EXISTS (SELECT 1 FROM tags t WHERE t.page = c.page AND t.gen = c.gen)"
+        " GROUP BY title, third, session HAVING max(us) + 15000000 > (SELECT w FROM mark)"
+        " QUALIFY row_number() OVER (PARTITION BY title, third ORDER BY session DESC) = 1",
+        "title, third",
     ),
     "any_tag": Feature(
         "SELECT page, COUNT(*) AS clicks FROM (SELECT page FROM clicks LEFT SEMI JOIN tags"

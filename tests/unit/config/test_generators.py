@@ -10,6 +10,7 @@ from laminar_dagster.config.fingerprint import relations
 from laminar_dagster.config.lineage import InputColumn, column_lineage
 from laminar_dagster.config.relations import (
     Explode,
+    Join,
     KeyedAggregate,
     Projection,
     Query,
@@ -52,6 +53,7 @@ def test_a_lateral_view_keeps_what_is_asked_for(tmp_path: Path) -> None:
         ("SELECT page, tag FROM clicks CROSS JOIN UNNEST(tags) AS t (tag)", "unnest", False),
         ("SELECT page, tag FROM clicks, UNNEST(tags) AS t (tag)", "unnest", False),
         ("SELECT page, tag FROM clicks LEFT JOIN UNNEST(tags) AS t (tag) ON TRUE", "unnest", True),
+        ("SELECT page, x FROM clicks LEFT JOIN UNNEST(tags) AS t (x) ON (TRUE)", "unnest", True),
         ("SELECT page, tag FROM clicks, LATERAL explode(tags) AS t (tag)", "explode", False),
         ("SELECT page, tag FROM clicks JOIN LATERAL inline(tags) AS t (tag)", "inline", False),
         ("SELECT page, explode(tags) AS tag FROM clicks", "explode", False),
@@ -80,6 +82,24 @@ def test_in_select_the_list_is_computed_after_where(tmp_path: Path) -> None:
     assert (found.items, found.names) == ("_c1", ("_i0", "_i1"))
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "JOIN plain p ON c.user_id = p.id EMIT CHANGES WITH (state.ttl = 'unbounded')",
+        "LATERAL VIEW explode(array(amount)) t AS x",
+    ],
+)
+def test_in_select_over_a_join_it_keeps_what_is_asked_for(tmp_path: Path, source: str) -> None:
+    sql = f"SELECT c.page, explode(c.tags) AS tag FROM clicks c {source}"
+    query = read_query(tmp_path, sql)
+    assert isinstance(query, Select) and isinstance(query.source, Explode)
+    inner = query.source.source
+    assert isinstance(inner, Select) and isinstance(inner.source, Join | Explode)
+    assert [each.sql for each in inner.columns][:2] == ["`left.page`", "`left.tags`"]
+    kept = inner.source.left.columns if isinstance(inner.source, Join) else inner.source.columns
+    assert kept == (Projection("left.page", "page"), Projection("left.tags", "tags"))
+
+
 def test_star_before_it_and_a_union_that_names_no_columns(tmp_path: Path) -> None:
     sql = (
         "SELECT page, explode(tags) AS tag FROM clicks"
@@ -104,6 +124,13 @@ def test_event_time_passes_and_a_list_has_none(tmp_path: Path) -> None:
         " GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE), tag"
     )
     assert isinstance(read_query(tmp_path / "b", above), WindowAggregate)
+
+
+def test_a_time_to_live_needs_event_time_although_nobody_selects_it(tmp_path: Path) -> None:
+    sql = f"SELECT tag, COUNT(*) AS n {EXPLODED} GROUP BY tag EMIT CHANGES WITH (state.ttl = '1d')"
+    query = read_query(tmp_path, sql)
+    assert isinstance(query, KeyedAggregate) and query.time == "`left.ts`"
+    assert explode_in(query).columns == (Projection("left.ts", "ts"),)
 
 
 def test_rows_that_are_taken_back_take_their_weight_along(tmp_path: Path) -> None:

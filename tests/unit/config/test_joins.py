@@ -87,6 +87,43 @@ def test_on_is_taken_apart(tmp_path: Path) -> None:
     assert [each.name for each in join.right.columns] == ["right.paid"]
 
 
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        (
+            "(o.id = p.order_id) AND (p.ts BETWEEN (o.ts) AND (o.ts + (INTERVAL '1' HOUR)))",
+            "o.id = p.order_id AND p.ts BETWEEN o.ts AND o.ts + INTERVAL '1' HOUR",
+        ),
+        (
+            "((o.id) = ((p.order_id)) AND ((p.ts) = (o.ts))) AND ((p.paid) > (o.amount))",
+            "o.id = p.order_id AND p.ts = o.ts AND p.paid > o.amount",
+        ),
+        (
+            "(o.id = p.order_id) AND p.ts = o.ts AND (o.amount > 1 OR o.who = 'x')"
+            " AND (o.amount + p.paid > 3) AND (o.amount = 1 OR p.paid = 2)",
+            "(o.amount > 1 OR o.who = 'x') AND (o.amount + p.paid > 3)"
+            " AND (o.amount = 1 OR p.paid = 2) AND o.id = p.order_id AND p.ts = o.ts",
+        ),
+    ],
+)
+def test_parentheses_around_parts_of_on_say_nothing(
+    tmp_path: Path, written: str, plain: str
+) -> None:
+    sql = "SELECT o.id, p.paid FROM orders o JOIN payments p ON"
+    one, other = (
+        join_in(tmp_path / name, f"{sql} {condition}")
+        for name, condition in (("one", written), ("other", plain))
+    )
+    assert one == other
+
+
+def test_parentheses_around_the_edges_of_windows_say_nothing(tmp_path: Path) -> None:
+    edge = "l.window_end = r.window_end"
+    plain = join_in(tmp_path / "plain", f"SELECT l.id {WINDOWS}")
+    written = f"SELECT l.id {WINDOWS}".replace(edge, "((l.window_end) = (r.window_end))")
+    assert join_in(tmp_path / "written", written) == plain
+
+
 def test_a_time_to_live_is_an_interval_to_both_sides(tmp_path: Path) -> None:
     join = join_in(tmp_path, f"{PAIRS} {CHANGES}")
     assert (join.emits, join.bounds) == ("changes", (1 - HOUR, HOUR - 1))
@@ -120,6 +157,20 @@ def test_three_joins_wait_for_each_other(tmp_path: Path) -> None:
     assert names == [
         f"left.{each}" for each in ("left.amount", "left.id", "left.ts", "left.who", "right.paid")
     ]
+
+
+def test_a_chain_goes_by_event_time_that_nobody_selects(tmp_path: Path) -> None:
+    sql = "SELECT who, q.paid FROM orders o JOIN payments p USING (who) JOIN payments q USING (who)"
+    outer = join_in(tmp_path / "ttl", f"{sql} {CHANGES}")
+    inner = outer.left.source
+    assert isinstance(inner, Join)
+    assert (outer.left.time, outer.right.time) == ("`left.ts`", "ts")
+    assert [each.name for each in inner.left.columns] == ["left.ts", "left.who"]
+    # What the outer one keeps is no more than what is asked for.
+    assert [each.name for each in outer.left.columns] == ["left.left.who"]
+    for_ever = join_in(tmp_path / "ever", f"{sql} {FOREVER}").left.source
+    assert isinstance(for_ever, Join)
+    assert [each.name for each in for_ever.left.columns] == ["left.who"]
 
 
 def test_windows_are_joined_by_their_edges(tmp_path: Path) -> None:

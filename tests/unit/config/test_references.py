@@ -11,7 +11,13 @@ from laminar_dagster.config.connectors import Connectors
 from laminar_dagster.config.definition import define
 from laminar_dagster.config.lineage import InputColumn, column_lineage
 from laminar_dagster.config.model import PipelineModel
-from laminar_dagster.config.relations import ReferenceJoin, Select
+from laminar_dagster.config.relations import (
+    KeyedAggregate,
+    Projection,
+    Ranked,
+    ReferenceJoin,
+    Select,
+)
 from laminar_dagster.config.statements import run_statement
 from tests.unit.config.folders import CONFIG, SOURCES, load, mistakes
 
@@ -70,6 +76,66 @@ def test_a_join_keeps_the_columns_that_are_asked_for(tmp_path: Path) -> None:
     assert [each.name for each in join.columns] == ["left.user_id"]
     assert [each.name for each in join.found] == ["right.title"]
     assert join.where is not None and "amount" in join.where
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns"),
+    [
+        (
+            "SELECT title, COUNT(*) AS n FROM clicks JOIN pages USING (page) GROUP BY title",
+            ["left.ts"],
+        ),
+        (
+            "SELECT user_id, COUNT(*) AS n FROM clicks WHERE page IN (SELECT page FROM pages)"
+            " GROUP BY user_id",
+            ["left.ts", "left.user_id"],
+        ),
+        (
+            "SELECT user_id FROM clicks JOIN pages p USING (page)"
+            " QUALIFY ROW_NUMBER() OVER (PARTITION BY user_id ORDER BY amount) = 1",
+            ["left.amount", "left.ts", "left.user_id"],
+        ),
+    ],
+)
+def test_a_time_to_live_needs_event_time_although_nobody_selects_it(
+    tmp_path: Path, sql: str, columns: list[str]
+) -> None:
+    sql = f"{sql} EMIT CHANGES WITH (state.ttl = '1d')"
+    model = load(tmp_path, {"s.sql": SOURCES, "t.sql": TABLE, "models/m.sql": sql})
+    (query,) = (each.query for each in model.views if each.name == "m")
+    assert isinstance(query, KeyedAggregate | Ranked) and query.time == "`left.ts`"
+    assert isinstance(query.source, ReferenceJoin)
+    assert [each.name for each in query.source.columns] == columns
+
+
+def test_parentheses_in_on_say_nothing(tmp_path: Path) -> None:
+    plain = "ON lower(c.page) = p.page AND c.amount > 0"
+    _, expected = joined(tmp_path / "plain", f"{JOINED} AND c.amount > 0")
+    for number, on in enumerate(
+        (
+            "ON (lower(c.page) = p.page) AND (c.amount > 0)",
+            "ON ((lower(c.page)) = (p.page) AND ((c.amount > 0)))",
+        )
+    ):
+        sql = f"{JOINED} AND c.amount > 0".replace(plain, on)
+        assert on in sql
+        assert joined(tmp_path / str(number), sql)[1] == expected
+
+
+def test_first_and_last_need_event_time(tmp_path: Path) -> None:
+    sql = (
+        "SELECT p.title, FIRST(c.user_id) AS f FROM clicks c JOIN pages p USING (page)"
+        " JOIN pages q ON p.title = q.page GROUP BY p.title"
+        " EMIT CHANGES WITH (state.ttl = 'unbounded')"
+    )
+    model = load(tmp_path, {"s.sql": SOURCES, "t.sql": TABLE, "models/m.sql": sql})
+    (query,) = (each.query for each in model.views if each.name == "m")
+    assert isinstance(query, KeyedAggregate) and query.time is None
+    assert [each.by for each in query.aggregates] == ["`left.left.ts`"]
+    assert isinstance(query.source, ReferenceJoin)
+    assert Projection("left.left.ts", "`left.ts`") in query.source.columns
+    assert isinstance(query.source.source, ReferenceJoin)
+    assert Projection("left.ts", "ts") in query.source.source.columns
 
 
 def test_lineage_leads_from_the_table(tmp_path: Path) -> None:

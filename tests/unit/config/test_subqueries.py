@@ -105,6 +105,19 @@ def wrong(folder: Path, sql: str) -> list[str]:
             " WHERE (amount > 1) AND ((id = 3 OR who <> 'x'))",
         ),
         (
+            # Parentheses say nothing.
+            "SELECT id FROM orders o WHERE (EXISTS (SELECT 1 FROM payments p"
+            f" WHERE (p.order_id = (o.id)) AND ({WITHIN})))"
+            " AND ((who)) IN (SELECT (who) FROM people)",
+            f"SELECT id FROM orders o SEMI JOIN payments p ON p.order_id = o.id AND {WITHIN}"
+            " SEMI JOIN people q ON o.who = q.who",
+        ),
+        (
+            "SELECT id FROM orders o WHERE (id) NOT IN (SELECT (order_id) FROM payments p"
+            f" WHERE ({WITHIN}))",
+            f"SELECT id FROM orders o ANTI JOIN payments p ON id = order_id AND {WITHIN}",
+        ),
+        (
             "SELECT p.who, COUNT(*) AS n FROM orders o JOIN people p USING (who) WHERE o.who IN"
             " (SELECT who FROM people q) GROUP BY p.who, TUMBLE(o.ts, INTERVAL '1' MINUTE)",
             "SELECT p.who, COUNT(*) AS n FROM orders o JOIN people p USING (who)"
