@@ -173,6 +173,11 @@ def describe_reference(table: ReferenceTable) -> dict[str, Any]:
     return {**describe_rows(table), "columns": [_column(each) for each in table.columns]}
 
 
+def declaration_of(table: ReferenceTable) -> str:
+    """SHA-256 of all that decides which rows and columns of a reference table are read."""
+    return _hashed(describe_reference(table))
+
+
 def describe_rows(table: ReferenceTable) -> dict[str, Any]:
     """Which rows of a reference table are read, but for their columns."""
     return {

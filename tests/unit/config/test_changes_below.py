@@ -123,3 +123,153 @@ def test_what_was_told_wholly_before_is_told_in_the_same_words(
 def test_a_stored_definition_of_before_hides_no_change(tmp_path: Path, old: str, new: str) -> None:
     before = as_earlier(over(tmp_path, old), old)
     assert change(before, over(tmp_path, new), "vb").verdict == "rebuild"
+
+
+TABLE = """\
+CREATE REFERENCE TABLE pages (
+    page STRING, title STRING, weight INT, section INT, spare INT, PRIMARY KEY (page)
+) WITH (connector = 'file', path = 'pages.csv', format = 'csv'{});
+"""
+FOREVER = "EMIT CHANGES WITH (state.ttl = 'unbounded')"
+PER_SECTION = f"""SELECT p.section, COUNT(*) AS n, MAX(p.title) AS title
+FROM clicks c JOIN pages p ON c.page = p.page GROUP BY p.section {FOREVER}"""
+ABOVE_LIMIT = f"""SELECT page, COUNT(*) AS n FROM clicks
+WHERE amount > (SELECT MAX(weight) FROM pages WHERE section > 1) GROUP BY page {FOREVER}"""
+PAIRS = f"""SELECT a.user_id, b.id FROM (
+    SELECT c.user_id, p.section FROM clicks c JOIN pages p ON c.page = p.page
+) a JOIN plain b ON a.section = b.id {FOREVER}"""
+COUNTED = f"SELECT page, COUNT(*) AS n FROM clicks GROUP BY page {FOREVER}"
+BY_SIZE = f"""SELECT p.section, SUM(n) AS n FROM counted c
+JOIN pages p ON c.page = p.page GROUP BY p.section {FOREVER}"""
+LARGE = f"""SELECT n, COUNT(*) AS pages FROM counted
+WHERE n > (SELECT MAX(weight) FROM pages) GROUP BY n {FOREVER}"""
+
+
+def joined(folder: Path, sql: str, table: str = TABLE.format("")) -> PipelineDefinition:
+    """A view ``m`` over the reference table."""
+    views = {"models/counted.sql": COUNTED, "models/m.sql": sql}
+    files = {"s.sql": SOURCES, "t.sql": table, **views}
+    return define(load(folder / str(len([*folder.iterdir()])), files))
+
+
+@pytest.mark.parametrize("sql", [PER_SECTION, ABOVE_LIMIT, PAIRS])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("pages.csv", "other.csv"), ("'csv'", "'ndjson'"), (", PRIMARY KEY (page)", "")],
+)
+def test_a_table_that_moves_is_kept_as_after_a_refresh_and_told(
+    tmp_path: Path, sql: str, old: str, new: str
+) -> None:
+    table = TABLE.format("")
+    found = change(joined(tmp_path, sql), joined(tmp_path, sql, table.replace(old, new)), "m")
+    assert found.verdict == "keep"
+    assert found.reasons == (
+        "`pages` is declared otherwise: records meet its new rows from the next epoch on, as after"
+        " a refresh",
+    )
+
+
+@pytest.mark.parametrize(
+    ("sql", "column"),
+    [
+        (PER_SECTION, "section INT"),
+        (PER_SECTION, "title STRING"),
+        (PER_SECTION, "page STRING"),
+        (ABOVE_LIMIT, "weight INT"),
+        (ABOVE_LIMIT, "section INT"),
+        (PAIRS, "section INT"),
+    ],
+)
+def test_a_column_in_use_of_another_type_is_a_rebuild(
+    tmp_path: Path, sql: str, column: str
+) -> None:
+    name, kind = column.split()
+    table = TABLE.format("").replace(column, f"{name} DATE")
+    found = change(joined(tmp_path, sql), joined(tmp_path, sql, table), "m")
+    assert found.verdict == "rebuild"
+    assert found.reasons == (f"`pages.{name}` was {kind}, and is DATE",)
+
+
+@pytest.mark.parametrize("sql", [PER_SECTION, ABOVE_LIMIT, PAIRS])
+@pytest.mark.parametrize("new", ["spare DATE", "spare INT, more INT"])
+def test_a_column_that_is_not_in_use_does_not_count(tmp_path: Path, sql: str, new: str) -> None:
+    table = TABLE.format("").replace("spare INT", new)
+    found = change(joined(tmp_path, sql), joined(tmp_path, sql, table), "m")
+    assert (found.verdict, found.reasons) == ("keep", ())
+
+
+NEVER = ", 'refresh.interval' = 'never'"
+ACCEPTED = ", on_retraction = 'join_current'"
+
+
+@pytest.mark.parametrize("sql", [BY_SIZE, LARGE])
+@pytest.mark.parametrize("change_of", [("pages.csv", "other.csv"), ("spare INT", "spare DATE")])
+def test_rows_that_are_taken_back_need_the_table_that_they_met(
+    tmp_path: Path, sql: str, change_of: tuple[str, str]
+) -> None:
+    """It would be copied anew, and its rows of today would be taken from sums of those of then."""
+    table = TABLE.format(NEVER)
+    new = joined(tmp_path, sql, table.replace(*change_of))
+    found = change(joined(tmp_path, sql, table), new, "m")
+    assert found.verdict == "rebuild"
+    (reason,) = found.reasons
+    assert reason.startswith("`pages` is declared otherwise, and would be copied anew")
+    assert "on_retraction = 'join_current'" in reason
+    # Whoever accepts that they meet what it holds now may go on.
+    accepted = TABLE.format(NEVER + ACCEPTED).replace(*change_of)
+    assert change(joined(tmp_path, sql, table), joined(tmp_path, sql, accepted), "m").verdict == (
+        "keep"
+    )
+
+
+@pytest.mark.parametrize("sql", [PER_SECTION, ABOVE_LIMIT, PAIRS])
+def test_a_table_that_is_copied_once_may_move_where_nothing_is_taken_back(
+    tmp_path: Path, sql: str
+) -> None:
+    table = TABLE.format(NEVER)
+    new = joined(tmp_path, sql, table.replace("pages.csv", "other.csv"))
+    assert change(joined(tmp_path, sql, table), new, "m").verdict == "keep"
+
+
+def before_tables_were_told(definition: PipelineDefinition) -> PipelineDefinition:
+    """As it was written before an operator told the tables that it reads."""
+    operators = (
+        structs.replace(
+            each,
+            references={},
+            fixed=(),
+            columns={name: kind for name, kind in each.columns.items() if "pages." not in name},
+        )
+        for each in definition.operators
+    )
+    return structs.replace(definition, operators=(*operators,))
+
+
+@pytest.mark.parametrize("options", ["", NEVER + ACCEPTED])
+@pytest.mark.parametrize("sql", [PER_SECTION, ABOVE_LIMIT, PAIRS])
+def test_a_stored_definition_that_told_no_tables(tmp_path: Path, sql: str, options: str) -> None:
+    table = TABLE.format(options)
+    old = before_tables_were_told(joined(tmp_path, sql, table))
+    same = change(old, joined(tmp_path, sql, table), "m")
+    assert (same.verdict, same.reasons) == ("keep", ())
+    moved = change(old, joined(tmp_path, sql, table.replace("pages.csv", "other.csv")), "m")
+    assert (moved.verdict, len(moved.reasons)) == ("keep", 1)
+
+
+@pytest.mark.parametrize("sql", [BY_SIZE, LARGE])
+def test_a_stored_definition_that_told_no_tables_that_must_stay(tmp_path: Path, sql: str) -> None:
+    table = TABLE.format(NEVER)
+    old = before_tables_were_told(joined(tmp_path, sql, table))
+    assert change(old, joined(tmp_path, sql, table), "m").verdict == "keep"
+    moved = joined(tmp_path, sql, table.replace("pages.csv", "other.csv"))
+    assert change(old, moved, "m").verdict == "rebuild"
+
+
+def test_another_table_and_none_are_rebuilds(tmp_path: Path) -> None:
+    other = TABLE.format("").replace("pages (", "sites (") + TABLE.format("")
+    old = joined(tmp_path, PER_SECTION, other)
+    new = joined(tmp_path, PER_SECTION.replace("pages", "sites"), other)
+    found = change(old, new, "m")
+    assert found.verdict == "rebuild"
+    assert "`pages`, which it reads, is no longer read" in found.reasons
+    assert "`sites`, which it reads, was not read before" in found.reasons
