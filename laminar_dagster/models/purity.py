@@ -46,12 +46,14 @@ _OUTSIDE: Final = frozenset(
         "compile",
         "eval",
         "exec",
+        "exit",
         "globals",
         "input",
         "numpy.fromfile",
         "numpy.load",
         "numpy.save",
         "open",
+        "quit",
         "uuid.getnode",
     }
 )

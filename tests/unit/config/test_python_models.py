@@ -156,6 +156,31 @@ def test_a_reference_table_is_not_proposed_to_a_model(tmp_path: Path) -> None:
     assert "which does not exist" in found and "`pages`" not in found
 
 
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("raise SystemExit(1)", "it would end the process that loads it: SystemExit(1)"),
+        ("raise SystemExit", "it would end the process that loads it: SystemExit()"),
+        ("{}['key']", "KeyError: 'key'"),
+        ("1 / 0", "division by zero"),
+        ("assert False", "AssertionError"),
+    ],
+)
+def test_a_file_that_fails_is_named_however_it_does(
+    tmp_path: Path, statement: str, reason: str
+) -> None:
+    files = {**FILES, "models/clean.py": f"{ROWS}\n{statement}\n", "models/b.py": "x = 1"}
+    found = mistakes(tmp_path, files)
+    # The others are told too.
+    assert found[0].startswith("models/b.py:1: the file declares no model")
+    assert found[1:] == [f"models/clean.py:9: {reason}"]
+
+
+def test_who_stops_the_loading_is_heard(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        load(tmp_path, {**FILES, "models/clean.py": f"{ROWS}\nraise KeyboardInterrupt\n"})
+
+
 def test_what_is_refused_is_not_run_and_all_is_told_at_once(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     bad = f"open({str(marker)!r}, 'w')\n" + ROWS

@@ -29,6 +29,7 @@ from laminar_dagster.models.purity import impurities
         ("import pyarrow.parquet as pq", "side_effect"),
         ("open('x')", "side_effect"),
         ("f = open", "side_effect"),
+        ("exit(1)", "side_effect"),
         ("__import__('os')", "side_effect"),
         ("from . import other", "side_effect"),
         ("from math import *", "side_effect"),
