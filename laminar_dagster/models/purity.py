@@ -130,13 +130,17 @@ class Impure:
     instead: str = ""
 
 
-def impurities(text: str) -> tuple[Impure, ...]:
+def impurities(text: str, file: str = "<model>") -> tuple[Impure, ...]:
     """Everything in a file that is not a function of its arguments, from top to bottom.
+
+    Args:
+        text: What stands in it.
+        file: Where it is, for errors.
 
     Raises:
         SyntaxError: It is no Python.
     """
-    tree = ast.parse(text)
+    tree = ast.parse(text, file)
     looker = _Looker(_knows_pandas(tree), [scope_of_module(tree)])
     looker.visit(tree)
     return tuple(sorted(set(looker.found), key=lambda each: (each.line, each.column, each.call)))
