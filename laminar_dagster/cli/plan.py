@@ -14,6 +14,7 @@ from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import find_model, pipeline_argument, project_of
 from laminar_dagster.cli.tables import Block, Column, Fields, Line, Table
 from laminar_dagster.config.definition import define
+from laminar_dagster.config.fingerprint import declaration_of
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.deployment import OperatorChange
 from laminar_dagster.core.errors import RefusedError
@@ -58,12 +59,18 @@ class _Deployment:
         return self.model.fingerprint in replaced_versions(self.parent)
 
     def others(self) -> Iterator[tuple[str, str, str]]:
-        """Sources and sinks that come or go: kind, name, what happens."""
+        """Sources, tables and sinks that come, change or go: kind, name, what happens."""
         if self.parent is None:
             return
         before = {str(each.source_id) for each in self.parent.sources}
         now = {str(each.source_id) for each in self.model.sources}
         yield from _coming_and_going("source", before, now, "is read from its beginning")
+        pinned = {str(each.reference_id): each.declaration for each in self.parent.references}
+        declared = {str(each.reference_id): declaration_of(each) for each in self.model.references}
+        yield from _coming_and_going("table", pinned, declared, "is copied for the next epoch")
+        for name in sorted({*pinned} & {*declared}):
+            if pinned[name] != declared[name]:
+                yield "table", name, "declared otherwise: is copied anew for the next epoch"
         before = {str(each.sink_id) for each in self.parent.sinks}
         now = {str(each.sink_id) for each in self.model.sinks}
         yield from _coming_and_going("sink", before, now, "gets what later epochs put out")
@@ -139,7 +146,7 @@ def _blocks(found: _Deployment) -> Iterator[Block]:
     others = [*found.others()]
     if others:
         columns = (Column("kind"), Column("name"), Column("change", folds=30))
-        yield Table(columns, others, "Sources and sinks")
+        yield Table(columns, others, "Sources, tables and sinks")
     yield Line()
     if found.parent is None:
         yield Line("Nothing to keep: the first epoch begins with empty state.")

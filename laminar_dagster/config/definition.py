@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from laminar_dagster.config.fingerprint import (
     canonical_text,
+    declaration_of,
     describe_query,
     describe_reading,
     describe_rows,
@@ -35,6 +36,7 @@ from laminar_dagster.config.relations import (
     WindowAggregate,
 )
 from laminar_dagster.config.sql.text import quoted
+from laminar_dagster.config.tables_below import tables_below
 from laminar_dagster.core.definition import OperatorDefinition, PipelineDefinition
 from laminar_dagster.core.document import FORMAT_VERSION
 from laminar_dagster.core.ids import OperatorId
@@ -70,9 +72,9 @@ def _define(
     inside += [key.sql for key in query.keys]
     arguments = [*arguments_of(query)]
     needed = _needs(model).describe(query.source, words_in([*inside, *arguments]))
-    reads, columns, only_arguments = _reading([query.source], inside, arguments, model)
+    reading = _reading([query.source], inside, arguments, model)
     if not isinstance(query.source, TableInput):
-        reads["its subquery"] = canonical_text(describe_query(query.source))
+        reading.reads["its subquery"] = canonical_text(describe_query(query.source))
     return OperatorDefinition(
         operator_id=operator,
         time=time_of(query),
@@ -87,9 +89,11 @@ def _define(
         keys=tuple(key.sql for key in query.keys),
         partials=kept_by(query),
         where=query.where,
-        reads=reads,
-        columns=columns,
-        arguments=only_arguments,
+        reads=reading.reads,
+        columns=reading.columns,
+        arguments=tuple(reading.arguments),
+        references=reading.references,
+        fixed=tuple(reading.fixed),
         input=_digest(needed),
         on_added=view.on_added,
     )
@@ -115,11 +119,11 @@ def _define_join(operator: OperatorId, join: Join, model: PipelineModel) -> Oper
         inside += [*side.keys, *side.operands, *(text for text in texts if text is not None)]
         arguments += [each.sql for each in side.columns]
     below = [side.source for side in join.sides]
-    reads, columns, only_arguments = _reading(below, inside, arguments, model)
+    reading = _reading(below, inside, arguments, model)
     pairs = replace(
         join, left=replace(join.left, columns=()), right=replace(join.right, columns=())
     )
-    reads["the join"] = canonical_text(describe_query(pairs))
+    reading.reads["the join"] = canonical_text(describe_query(pairs))
     window = join.left.window
     return OperatorDefinition(
         operator_id=operator,
@@ -131,9 +135,11 @@ def _define_join(operator: OperatorId, join: Join, model: PipelineModel) -> Oper
         kept_as="join",
         keys=join.left.keys,
         partials=tuple(each.name for side in join.sides for each in side.columns),
-        reads=reads,
-        columns=columns,
-        arguments=only_arguments,
+        reads=reading.reads,
+        columns=reading.columns,
+        arguments=tuple(reading.arguments),
+        references=reading.references,
+        fixed=tuple(reading.fixed),
     )
 
 
@@ -143,7 +149,7 @@ def _define_python(
     """Its author answers for what the code makes of a state that is there, and for ``version``."""
     taken = [quoted(name) for name in query.takes]
     inside = [query.time, *(key.sql for key in query.keys), *taken]
-    reads, columns, _ = _reading([query.source], inside, [], model)
+    reading = _reading([query.source], inside, [], model)
     needed = _needs(model).describe(query.source, words_in(inside))
     return OperatorDefinition(
         operator_id=operator,
@@ -158,10 +164,23 @@ def _define_python(
         state=dict(query.state),
         code=query.python.fingerprint,
         version_of_state=query.version,
-        reads=reads,
-        columns=columns,
+        reads=reading.reads,
+        columns=reading.columns,
+        references=reading.references,
+        fixed=tuple(reading.fixed),
         input=_digest(needed),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What an operator reads, as its definition tells it: see there."""
+
+    reads: dict[str, str] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
+    arguments: list[str] = field(default_factory=list)
+    references: dict[str, str] = field(default_factory=dict)
+    fixed: list[str] = field(default_factory=list)
 
 
 def _reading(
@@ -169,42 +188,40 @@ def _reading(
     inside: Iterable[str],
     arguments: Iterable[str],
     model: PipelineModel,
-) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
-    """How what is read is read; the columns that take part; and those that are only kept.
+) -> _Reading:
+    """How what is read is read, and the columns that take part.
 
     Args:
         below: What an operator reads.
         inside: The expressions that decide which rows there are.
         arguments: The expressions whose values are only kept.
-        model: With the sources and views.
+        model: With the sources, views and reference tables.
     """
     sources = {str(each.source_id): each for each in model.sources}
     views = {str(each.name): each for each in model.views}
     upstream = [each for relation in below for each in _upstream(relation, views)]
     deciding = [*inside, *(text for relation in upstream for text in _texts(relation))]
     kept = [*arguments]
-    reads: dict[str, str] = {}
-    columns: dict[str, str] = {}
-    only_kept: list[str] = []
-    for table in model.references:
-        if any(
-            isinstance(each, ReferenceJoin | ReferenceValue) and each.table == table.reference_id
-            for each in upstream
-        ):
-            reads[str(table.reference_id)] = canonical_text(describe_rows(table))
+    found = _Reading()
+    for each in tables_below(upstream, model.references, sources, views):
+        table, name = each.table, str(each.table.reference_id)
+        found.reads[name] = canonical_text(describe_rows(table))
+        found.columns.update({f"{name}.{column.name}": column.type for column in each.columns})
+        found.references[name] = declaration_of(table)
+        found.fixed.extend([name] if each.is_fixed else [])
     for name in sorted(_names(upstream)):
         if name in views:
-            reads[name] = canonical_text(describe_query(views[name].query))
+            found.reads[name] = canonical_text(describe_query(views[name].query))
             continue
         source = sources[name]
-        reads[name] = canonical_text(describe_reading(source))
+        found.reads[name] = canonical_text(describe_reading(source))
         elsewhere, in_arguments = _mentioned(source, deciding), _mentioned(source, kept)
         for column in source.columns:
             if column.name in elsewhere or column.name in in_arguments:
-                columns[f"{name}.{column.name}"] = column.type
+                found.columns[f"{name}.{column.name}"] = column.type
                 if column.name not in elsewhere:
-                    only_kept.append(f"{name}.{column.name}")
-    return reads, columns, tuple(only_kept)
+                    found.arguments.append(f"{name}.{column.name}")
+    return found
 
 
 def _kept_as(query: Stateful) -> Literal["group", "window", "session", "rank"] | None:

@@ -173,6 +173,11 @@ def describe_reference(table: ReferenceTable) -> dict[str, Any]:
     return {**describe_rows(table), "columns": [_column(each) for each in table.columns]}
 
 
+def declaration_of(table: ReferenceTable) -> str:
+    """SHA-256 of all that decides which rows and columns of a reference table are read."""
+    return _hashed(describe_reference(table))
+
+
 def describe_rows(table: ReferenceTable) -> dict[str, Any]:
     """Which rows of a reference table are read, but for their columns."""
     return {
@@ -285,7 +290,13 @@ def _aggregation(query: Aggregation) -> dict[str, Any]:
         **(_keyed(query) if isinstance(query, KeyedAggregate) else _weight(query)),
         "keys": [[each.name, each.sql] for each in query.keys],
         "aggregates": [
-            [each.name, each.function, each.argument, *([each.by] if each.by else []), *_more(each)]
+            [
+                each.name,
+                each.function,
+                each.argument,
+                *([each.by] if each.by else []),
+                *more_of(each),
+            ]
             for each in query.aggregates
         ],
         "where": query.where,
@@ -297,7 +308,7 @@ def _lateness(query: Aggregation | PythonKeyed) -> dict[str, int]:
     return {"lateness": query.lateness_micros} if query.lateness_micros else {}
 
 
-def _more(aggregate: Aggregate) -> list[Any]:
+def more_of(aggregate: Aggregate) -> list[Any]:
     """What only some aggregates have; nothing for the others, so old fingerprints stay."""
     found = {
         "others": list(aggregate.others),

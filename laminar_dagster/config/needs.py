@@ -15,7 +15,14 @@ from typing import Any, Final
 import sqlglot
 from sqlglot import exp
 
-from laminar_dagster.config.fingerprint import describe_query, describe_reading, relations
+from laminar_dagster.config.aggregate import Aggregate
+from laminar_dagster.config.fingerprint import (
+    canonical_text,
+    describe_query,
+    describe_reading,
+    more_of,
+    relations,
+)
 from laminar_dagster.config.model import SourceTable, View
 from laminar_dagster.config.relations import (
     Aggregation,
@@ -30,6 +37,10 @@ from laminar_dagster.config.relations import (
 
 # What decides which rows an aggregation has.
 _ROWS: Final = ("window", "keyed", "keys", "where", "weight", "lateness")
+
+# These may have more arguments, or fewer. Without a word for "none", what was written down before
+# the others counted would be the same as what has none, and hide that they are gone.
+_ALWAYS_IN_FULL: Final = ("count_distinct", "string_agg")
 
 # Names of columns in lower case; None for all that there are.
 Names = frozenset[str] | None
@@ -90,8 +101,8 @@ class Needs:
         numbers = {int(each) for text in shown for each in _AGGREGATE.findall(text)}
         named = {f"_a{number}" for number in numbers}
         used = [each for each in query.aggregates if each.name in named]
-        held = {each.name: f"{each.function}({each.argument}; {each.by})" for each in used}
-        below = [text for each in used for text in (each.argument, each.by) if text is not None]
+        held = {each.name: _in_full(each) for each in used}
+        below = [text for each in used for text in each.arguments]
         below += [each.sql for each in query.keys]
         window, rest = query.window, describe_query(query)
         times = [window.time] if window else []
@@ -124,6 +135,13 @@ def _wanted(columns: tuple[Projection, ...], wanted: Names) -> list[Projection]:
 
 def _all_of(texts: Iterable[str], where: str | None) -> Names:
     return words_in([*texts, *([where] if where else [])])
+
+
+def _in_full(aggregate: Aggregate) -> str:
+    """An aggregate with all its arguments; in the words of stored digests where these told all."""
+    text, more = f"{aggregate.function}({aggregate.argument}; {aggregate.by})", more_of(aggregate)
+    is_whole = not more and aggregate.function not in _ALWAYS_IN_FULL
+    return text if is_whole else f"{text} {canonical_text(more)}"
 
 
 def _spelled(text: str, held: Mapping[str, str]) -> str:

@@ -42,6 +42,8 @@ def parse_model(name: OperatorId, code: ModelCode, report: Report) -> ParsedMode
     except Exception as error:
         line = line_in(code.file, error) or 1
         reason = str(error) or type(error).__name__
+        # Its text is the key alone.
+        reason = f"KeyError: {reason}" if isinstance(error, KeyError) else reason
         hint = "put @model or @keyed_operator before what makes the rows"
         report.add(f"{code.file}:{line}", reason, hint if "model" in reason else "")
         return None

@@ -16,6 +16,7 @@ from laminar_dagster.config.relations import (
 )
 from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
+from laminar_dagster.config.sql.join_refusals import REFERENCES
 from laminar_dagster.config.sql.scope import BROKEN, EventTime, Output
 from laminar_dagster.config.sql.text import quoted
 from laminar_dagster.core.ids import OperatorId
@@ -72,12 +73,16 @@ def read_model(
     declared = parsed.declared
     found = tables.get(declared.reads.lower())
     if found is None:
-        names = [name for name, _ in tables.values()]
+        names = [name for name, output in tables.values() if not output.reference]
         hint = nearest(declared.reads, names, listed(names, "sources and views"))
         problem = f"model `{parsed.name}` reads `{declared.reads[:80]}`, which does not exist"
         report.add(parsed.where, problem, hint)
         return None, BROKEN
     name, given = found
+    if given.reference:
+        problem = f"model `{parsed.name}` reads `{name}`: {REFERENCES['alone'].problem}"
+        report.add(parsed.where, problem, "read a view of SQL that joins a stream with it")
+        return None, BROKEN
     if given.unknown:
         return None, BROKEN
     reader = _Reader(parsed, name, given, report)

@@ -38,12 +38,19 @@ class OperatorDefinition(Record, frozen=True, kw_only=True):
         keys: In the order by which buckets are chosen.
         partials: What the state holds for each window and key, such as ``sum(price)``.
         where: The filter of what goes in.
-        reads: The sources and views it is computed from, by name, and how each is read or defined.
-        columns: The type of each column of a source that takes part, as ``source.column``.
+        reads: The sources, views and reference tables it is computed from, by name, and how each is
+            read or defined.
+        columns: The type of each column of a source or reference table that takes part, as
+            ``source.column``.
         arguments: Those of the columns that go into partials and nowhere else.
         input: What the rows that go in are computed from, as far as they are used, as one digest:
             the same for the same rows, whatever else the views below it hold. None in documents
             of before it was written down.
+        references: The reference tables among what it reads, by name, each with the digest of how
+            it is declared. Another declaration is another copy. Empty, too, in documents of before
+            it was written down.
+        fixed: Those of them that have to stay as they are, because rows that are taken back meet
+            them.
         on_added: What may become of a partial that is added to a state that is there: NULL in rows
             that it has missed something of, or whatever came from then on. None: nothing.
         state: Of an operator in Python: the types of the columns that it keeps for each key.
@@ -72,6 +79,8 @@ class OperatorDefinition(Record, frozen=True, kw_only=True):
     state: dict[str, str] = field(default_factory=dict)
     code: Text | None = None
     version_of_state: str = ""
+    references: dict[str, str] = field(default_factory=dict)
+    fixed: tuple[str, ...] = ()
 
 
 class PipelineDefinition(Document, frozen=True, kw_only=True):

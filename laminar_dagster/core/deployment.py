@@ -2,7 +2,8 @@
 
 Pure: two definitions in, a verdict with reasons for each operator out.
 
-*Keep*: the stored rows mean what they meant. *Migrate*: they can be read as what is wanted now, by
+*Keep*: the stored rows mean what they meant; what a refresh of a reference table could have changed
+too is no more than told. *Migrate*: they can be read as what is wanted now, by
 leaving columns out or widening them, or by adding some from which the past is missing, if the view
 says what they are to show of it. *Rescale*: they can, once they are spread over another number
 of buckets; an epoch of upkeep does that. *Rebuild*: they cannot, so the state would have to be
@@ -64,15 +65,16 @@ def _compare(
     old: OperatorDefinition, new: OperatorDefinition, buckets: int, wanted: int
 ) -> OperatorChange:
     against, steps = (*_obstacles(old, new),), (*_conversions(old, new),)
+    moved = tuple(_moved_tables(old, new))
     # Without keys there is one row a window, and it is in the first bucket.
     if new.keys and buckets != wanted:
         spread = f"its state is spread over {buckets} buckets, not {wanted}"
         if not against:
-            return OperatorChange(new.operator_id, "rescale", (spread, *steps))
+            return OperatorChange(new.operator_id, "rescale", (spread, *steps, *moved))
         against = (spread, *against)
     if against:
         return OperatorChange(new.operator_id, "rebuild", against)
-    return OperatorChange(new.operator_id, "migrate" if steps else "keep", steps)
+    return OperatorChange(new.operator_id, "migrate" if steps else "keep", (*steps, *moved))
 
 
 def _obstacles(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:
@@ -155,11 +157,38 @@ def _cannot_add(new: OperatorDefinition) -> str:
 
 def _changed_input(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:
     """What is not as it was among that from which the rows that go in are computed."""
-    if old.input is not None and old.input == new.input:
-        return
-    for name in sorted({*old.reads, *new.reads}):
-        if old.reads.get(name) != new.reads.get(name):
-            yield f"`{name}`, which it reads, {_how_changed(name, old, new)}"
+    if old.input is None or old.input != new.input:
+        for name in sorted({*old.reads, *new.reads}):
+            is_table = name in new.references and name in old.reads
+            if old.reads.get(name) != new.reads.get(name) and not is_table:
+                yield f"`{name}`, which it reads, {_how_changed(name, old, new)}"
+    for name in new.fixed:
+        if _is_declared_otherwise(name, old, new):
+            yield (
+                f"`{name}` is declared otherwise, and would be copied anew; but what is taken back "
+                "has to meet the rows that it met when it came. Undo that, or accept it with "
+                "on_retraction = 'join_current'"
+            )
+
+
+def _is_declared_otherwise(name: str, old: OperatorDefinition, new: OperatorDefinition) -> bool:
+    if name in old.references:
+        return old.references[name] != new.references[name]
+    return _is_moved(name, old, new)
+
+
+def _is_moved(name: str, old: OperatorDefinition, new: OperatorDefinition) -> bool:
+    return name in old.reads and old.reads[name] != new.reads[name]
+
+
+def _moved_tables(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:
+    """What has to be told of reference tables, and is no obstacle."""
+    for name in new.references:
+        if name not in new.fixed and _is_moved(name, old, new):
+            yield (
+                f"`{name}` is declared otherwise: records meet its new rows from the next epoch "
+                "on, as after a refresh"
+            )
 
 
 def _conversions(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:

@@ -28,6 +28,9 @@ from laminar_dagster.models.step import Step
 NEVER: Final = 253_402_300_799_999_999
 SAMPLED: Final = 64
 
+# What is an author's mistake. SystemExit would end a worker of Spark without a word.
+_MISTAKES: Final = (Exception, SystemExit)
+
 _T = TypeVar("_T")
 
 
@@ -100,7 +103,7 @@ class Caller:
     def _called(self, call: Callable[[int, int], _T], given: pa.Table, time: str | None) -> _T:
         try:
             return call(0, given.num_rows)
-        except Exception as error:
+        except _MISTAKES as error:
             place = _first_failing(call, given.num_rows)
             line = line_in(self.file, error)
             where = self.file if line is None else f"{self.file}:{line}"
@@ -127,7 +130,7 @@ class Caller:
         try:
             whole = shown([call(0, count)])
             parts = shown([call(begin, end) for begin, end in cuts if begin < end])
-        except Exception as error:
+        except _MISTAKES as error:
             raise self.failed(f"{what} failed on a part of what it was given: {error}") from error
         if whole != parts:
             reason = f"{what} gives other rows when it is given the same rows in several tables"
@@ -199,7 +202,7 @@ def _first_failing(call: Callable[[int, int], object], count: int) -> int:
         middle = (begin + end) // 2
         try:
             call(begin, middle)
-        except Exception:
+        except _MISTAKES:
             end = middle
         else:
             begin = middle

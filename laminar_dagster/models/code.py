@@ -46,8 +46,8 @@ def declared(code: ModelCode) -> Declared:
     """Run a file, and give the model that it declares.
 
     Raises:
-        InvalidModel: It declares none, or several.
-        Exception: Whatever running it raises.
+        InvalidModel: It declares none, or several; or it would end the process.
+        Exception: Whatever else running it raises.
     """
     mark = hashlib.sha256(f"{code.file}\0{code.text}".encode("utf-8", "surrogatepass")).hexdigest()
     module = ModuleType(f"laminar_model_{mark[:16]}")
@@ -56,8 +56,12 @@ def declared(code: ModelCode) -> Declared:
     sys.modules[module.__name__] = module
     try:
         exec(compile(code.text, code.file, "exec", dont_inherit=True), module.__dict__)
-    except BaseException:
+    except BaseException as error:
         del sys.modules[module.__name__]
+        if isinstance(error, SystemExit):
+            # Nobody catches it: the process would end without a word of which file did that.
+            reason = f"it would end the process that loads it: {error!r}"
+            raise InvalidModel(reason).with_traceback(error.__traceback__) from None
         raise
     found = [each for value in vars(module).values() if (each := _declared(value)) is not None]
     if len({id(each) for each in found}) != 1:

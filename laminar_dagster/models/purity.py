@@ -8,9 +8,22 @@ package is not seen here. ``calls`` finds some of that when it runs, ``verify`` 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal
+
+from laminar_dagster.models.scopes import (
+    Comprehension,
+    Function,
+    Scope,
+    found_in,
+    is_set,
+    scope_of_class,
+    scope_of_comprehension,
+    scope_of_function,
+    scope_of_module,
+)
 
 Impurity = Literal["wall_clock", "random", "side_effect", "hidden_state", "other_rows"]
 
@@ -33,12 +46,14 @@ _OUTSIDE: Final = frozenset(
         "compile",
         "eval",
         "exec",
+        "exit",
         "globals",
         "input",
         "numpy.fromfile",
         "numpy.load",
         "numpy.save",
         "open",
+        "quit",
         "uuid.getnode",
     }
 )
@@ -115,74 +130,38 @@ class Impure:
     instead: str = ""
 
 
-def impurities(text: str) -> tuple[Impure, ...]:
+def impurities(text: str, file: str = "<model>") -> tuple[Impure, ...]:
     """Everything in a file that is not a function of its arguments, from top to bottom.
+
+    Args:
+        text: What stands in it.
+        file: Where it is, for errors.
 
     Raises:
         SyntaxError: It is no Python.
     """
-    tree = ast.parse(text)
-    looker = _Looker(_imported(tree), _module_names(tree), _sets(tree))
+    tree = ast.parse(text, file)
+    looker = _Looker(_knows_pandas(tree), [scope_of_module(tree)])
     looker.visit(tree)
     return tuple(sorted(set(looker.found), key=lambda each: (each.line, each.column, each.call)))
 
 
-def _imported(tree: ast.Module) -> dict[str, str]:
-    """What each imported name stands for."""
-    known: dict[str, str] = {}
+def _knows_pandas(tree: ast.Module) -> bool:
+    """Whether anything of pandas is imported, so that its methods may be meant."""
+    modules: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for each in node.names:
-                name = each.name if each.asname else each.name.partition(".")[0]
-                known[each.asname or name] = name
+            modules += [each.name for each in node.names]
         elif isinstance(node, ast.ImportFrom):
-            for each in node.names:
-                known[each.asname or each.name] = f"{node.module}.{each.name}"
-    return known
-
-
-def _module_names(tree: ast.Module) -> frozenset[str]:
-    """The names that the module itself gives to values."""
-    found: set[str] = set()
-    for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if isinstance(node, ast.AnnAssign | ast.AugAssign):
-            targets = [node.target]
-        for target in targets:
-            found |= {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
-    return frozenset(found)
-
-
-def _sets(tree: ast.Module) -> frozenset[str]:
-    """Names to which somewhere a set is given."""
-    return frozenset(
-        target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and _is_set(node.value)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    )
-
-
-def _is_set(node: ast.expr) -> bool:
-    if isinstance(node, ast.Set | ast.SetComp):
-        return True
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("set", "frozenset")
-    )
+            modules.append(node.module or "")
+    return any(name.partition(".")[0] == "pandas" for name in modules)
 
 
 @dataclass
 class _Looker(ast.NodeVisitor):
-    imported: dict[str, str]
-    of_module: frozenset[str]
-    sets: frozenset[str]
+    knows_pandas: bool
+    scopes: list[Scope]
     found: list[Impure] = field(default_factory=list)
-    _functions: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda] = field(
-        default_factory=list
-    )
 
     def _note(self, kind: Impurity, node: ast.AST, instead: str = "", call: str = "") -> None:
         shown = call or " ".join(ast.unparse(node).split())
@@ -228,22 +207,22 @@ class _Looker(ast.NodeVisitor):
         elif name.removeprefix("pandas.") in _PANDAS_FUNCTIONS and name.startswith("pandas."):
             self._note("other_rows", node)
 
+    def _imported(self, node: ast.Name) -> str | None:
+        """What a name stands for that is imported; None if it is not."""
+        _, binding = found_in(self.scopes, node) or (None, None)
+        return binding.stands_for if binding and binding.kind == "import" else None
+
     def _dotted(self, node: ast.expr) -> str | None:
-        """What a name or an attribute stands for, as far as imports tell."""
+        """What a name or an attribute stands for that is imported; None if it is not."""
         if isinstance(node, ast.Name):
-            return self.imported.get(node.id, node.id)
+            return self._imported(node)
         if isinstance(node, ast.Attribute):
             inner = self._dotted(node.value)
-            root = node.value
-            while isinstance(root, ast.Attribute):
-                root = root.value
-            is_imported = isinstance(root, ast.Name) and root.id in self.imported
-            return f"{inner}.{node.attr}" if inner and is_imported else None
+            return f"{inner}.{node.attr}" if inner else None
         return None
 
     def visit_Name(self, node: ast.Name) -> None:
-        is_builtin = node.id not in self.imported and node.id not in self.of_module
-        if isinstance(node.ctx, ast.Load) and is_builtin:
+        if isinstance(node.ctx, ast.Load) and found_in(self.scopes, node) is None:
             self._check_name(node.id, node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
@@ -261,7 +240,7 @@ class _Looker(ast.NodeVisitor):
         if isinstance(function, ast.Attribute) and self._dotted(function) is None:
             if function.attr in _METHODS_OVER_ROWS:
                 self._note("other_rows", function)
-            elif self._knows_pandas:
+            elif self.knows_pandas:
                 self._check_pandas(function, node)
             self._check_mutation(function)
             if function.attr == "join" and node.args:
@@ -274,10 +253,6 @@ class _Looker(ast.NodeVisitor):
             if isinstance(first, ast.Constant) and first.value in ("now", "today"):
                 self._note("wall_clock", node)
         self.generic_visit(node)
-
-    @property
-    def _knows_pandas(self) -> bool:
-        return any(name.partition(".")[0] == "pandas" for name in self.imported.values())
 
     def _check_pandas(self, function: ast.Attribute, call: ast.Call) -> None:
         owner = function.value
@@ -297,7 +272,7 @@ class _Looker(ast.NodeVisitor):
 
     def _check_mutation(self, function: ast.Attribute) -> None:
         owner = function.value
-        if self._functions and function.attr in _MUTATING and self._outlives(owner):
+        if self._in_function and function.attr in _MUTATING and self._outlives(owner):
             self._note("hidden_state", function)
 
     def _outlives(self, node: ast.expr) -> bool:
@@ -306,24 +281,23 @@ class _Looker(ast.NodeVisitor):
             node = node.value
         if not isinstance(node, ast.Name):
             return False
-        return node.id in ("self", "cls") or (
-            node.id in self.of_module and not self._is_local(node.id)
-        )
+        scope, binding = found_in(self.scopes, node) or (None, None)
+        is_value = scope is self.scopes[0] and binding is not None and binding.kind == "value"
+        return is_value or node.id in ("self", "cls")
 
-    def _is_local(self, name: str) -> bool:
-        return any(name in _bound_in(function) for function in self._functions)
+    @property
+    def _in_function(self) -> bool:
+        return any(each.kind == "function" for each in self.scopes)
 
     # --- sets ------------------------------------------------------------------------------------
 
     def _check_order(self, node: ast.expr) -> None:
-        if _is_set(node) or (isinstance(node, ast.Name) and node.id in self.sets):
+        found = found_in(self.scopes, node) if isinstance(node, ast.Name) else None
+        is_named = isinstance(node, ast.Name) and found is not None and node.id in found[0].sets
+        if is_set(node) or is_named:
             self._note("random", node, "a set has no order: use sorted(…), or a dict")
 
     def visit_For(self, node: ast.For) -> None:
-        self._check_order(node.iter)
-        self.generic_visit(node)
-
-    def visit_comprehension(self, node: ast.comprehension) -> None:
         self._check_order(node.iter)
         self.generic_visit(node)
 
@@ -346,34 +320,69 @@ class _Looker(ast.NodeVisitor):
 
     def _check_target(self, target: ast.expr) -> None:
         is_inside = isinstance(target, ast.Attribute | ast.Subscript)
-        if self._functions and is_inside and self._outlives(target):
+        if self._in_function and is_inside and self._outlives(target):
             self._note("hidden_state", target)
 
+    # --- scopes ----------------------------------------------------------------------------------
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self._enter(node)
+        self._enter_function(node)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
         self._note("side_effect", node, "write a plain function", f"async def {node.name}")
-        self._enter(node)
+        self._enter_function(node)
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        self._enter(node)
+        self._enter_function(node)
 
-    def _enter(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
+    def _enter_function(self, node: Function) -> None:
         for default in (*node.args.defaults, *node.args.kw_defaults):
             if isinstance(default, ast.List | ast.Dict | ast.Set):
                 self._note("hidden_state", default, "a default is made once: use None or a tuple")
-        self._functions.append(node)
-        self.generic_visit(node)
-        self._functions.pop()
+        # Defaults, annotations and decorators are of what is around.
+        self.visit(node.args)
+        if not isinstance(node, ast.Lambda):
+            self._visit_each([*node.decorator_list, *([node.returns] if node.returns else [])])
+        with self._within(scope_of_function(node)):
+            self._visit_each(node.body if isinstance(node.body, list) else [node.body])
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._visit_each([*node.decorator_list, *node.bases, *node.keywords])
+        with self._within(scope_of_class(node)):
+            self._visit_each(node.body)
 
-def _bound_in(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[str]:
-    """The names that a function gives to values of its own."""
-    arguments = function.args
-    for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        yield each.arg
-    yield from (each.arg for each in (arguments.vararg, arguments.kwarg) if each)
-    for node in ast.walk(function):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
+    def visit_ListComp(self, node: ast.ListComp) -> None:
+        self._enter_comprehension(node, [node.elt])
+
+    def visit_SetComp(self, node: ast.SetComp) -> None:
+        self._enter_comprehension(node, [node.elt])
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> None:
+        self._enter_comprehension(node, [node.elt])
+
+    def visit_DictComp(self, node: ast.DictComp) -> None:
+        self._enter_comprehension(node, [node.key, node.value])
+
+    def _enter_comprehension(self, node: Comprehension, made: list[ast.expr]) -> None:
+        # What it goes through first is of what is around.
+        self._visit_iterable(node.generators[0].iter)
+        with self._within(scope_of_comprehension(node)):
+            for number, each in enumerate(node.generators):
+                if number:
+                    self._visit_iterable(each.iter)
+                self._visit_each([each.target, *each.ifs])
+            self._visit_each(made)
+
+    def _visit_iterable(self, node: ast.expr) -> None:
+        self._check_order(node)
+        self.visit(node)
+
+    def _visit_each(self, nodes: Iterable[ast.AST]) -> None:
+        for each in nodes:
+            self.visit(each)
+
+    @contextmanager
+    def _within(self, scope: Scope) -> Iterator[None]:
+        self.scopes.append(scope)
+        yield
+        self.scopes.pop()

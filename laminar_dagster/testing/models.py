@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from laminar_dagster.models.calls import NEVER, Caller
 from laminar_dagster.models.code import ModelCode, declared
@@ -44,11 +45,13 @@ class OperatorRun:
         rows: Everything that it put out: keys, event time, and its columns.
         state: The keys that it has not forgotten, with their state and ``timer``.
         waiting: Rows that the watermark has not passed.
+        late: Rows that came after the watermark had passed them, and were left out.
     """
 
     rows: pa.Table
     state: pa.Table
     waiting: pa.Table
+    late: pa.Table
 
 
 def load_model(path: Path | str) -> Declared:
@@ -58,21 +61,32 @@ def load_model(path: Path | str) -> Declared:
         AssertionError: It depends on something else than its rows; the message names the lines.
     """
     text = Path(path).read_text(encoding="utf-8")
-    found = [f"{path}:{each.line}: {each.call} ({each.kind})" for each in impurities(text)]
+    found = [
+        f"{path}:{each.line}:{each.column}: `{each.call}` ({each.kind})"
+        + (f": {each.instead}" if each.instead else "")
+        for each in impurities(text, str(path))
+    ]
     assert not found, "the model is not deterministic:\n" + "\n".join(found)
     return declared(ModelCode(str(path), text))
 
 
-def run_model(model: RowModel, batches: pa.Table | Iterable[pa.Table]) -> pa.Table:
-    """What a model makes of some batches, one after the other."""
+def run_model(model: Declared, batches: pa.Table | Iterable[pa.Table]) -> pa.Table:
+    """What a model makes of some batches, one after the other.
+
+    Args:
+        model: A function with ``@model`` before it, or what ``load_model`` gave.
+        batches: Arrow's tables, also for a function of data frames.
+    """
+    if not isinstance(model, RowModel):
+        raise TypeError("this is an operator: use run_operator")
     caller = Caller(model.function.__name__, _file_of(model))
-    given = [batches] if isinstance(batches, pa.Table) else list(batches)
+    given = _tables(batches)
     made = [caller.rows(model, each) for each in given if each.num_rows]
     return pa.concat_tables([model.columns.empty_table(), *made]).combine_chunks()
 
 
 def run_operator(
-    operator: KeyedOperator | type[Operator],
+    operator: Declared | type[Operator],
     batches: pa.Table | Sequence[pa.Table],
     *,
     delay: timedelta = timedelta(0),
@@ -80,7 +94,8 @@ def run_operator(
 ) -> OperatorRun:
     """What an operator makes of some batches: an epoch for each.
 
-    Rows that are late when they come are left out, as a source does.
+    Rows that are late when they come are left out, as a source does; ``late`` of what comes back
+    has them.
 
     Args:
         operator: A class with ``@keyed_operator`` before it, or what ``load_model`` gave.
@@ -89,27 +104,32 @@ def run_operator(
         until: A last watermark, after all batches, for rows and timers that are still to come.
     """
     operator = _operator(operator)
-    given = [batches] if isinstance(batches, pa.Table) else list(batches)
+    given = _tables(batches)
     if not given:
         raise ValueError("there is no batch: give one without rows, if there are none")
+    if until is not None and until.tzinfo is None:
+        raise ValueError("`until` has no time zone: use datetime(…, tzinfo=UTC)")
     columns = _taken(operator, given[0])
     caller = Caller(operator.on_rows.__qualname__, _file_of(operator))
     state = no_state(operator, given[0].select(list(operator.keys)).schema)
     waiting = given[0].select(columns).slice(0, 0)
-    told: list[pa.Table] = []
+    told, late = list[pa.Table](), [waiting]
     mark: int | None = None
     marks = [*([None] * len(given)), *([_micros(until)] if until is not None else [])]
     for batch, last in zip([*given, waiting][: len(marks)], marks, strict=True):
-        on_time, mark = _on_time(batch.select(columns), operator.event_time, mark, delay)
+        batch = batch.select(columns)
+        is_late, mark = _lateness(batch, operator.event_time, mark, delay)
+        late.append(batch.filter(is_late))
         mark = last if last is not None and (mark is None or last > mark) else mark
-        rows = pa.concat_tables([waiting, on_time])
+        rows = pa.concat_tables([waiting, batch.filter(pc.invert(is_late))])
         folded = fold(operator, caller, state, rows, mark)
         state = folded.state.chosen(~folded.state.is_blank)
         if mark is not None:
             state = state.chosen(state.ends(operator.ttl_micros) > mark)
         waiting = folded.waiting
         told.append(folded.rows)
-    return OperatorRun(pa.concat_tables(told).combine_chunks(), _shown(state), waiting)
+    rows, left_out = (pa.concat_tables(each).combine_chunks() for each in (told, late))
+    return OperatorRun(rows, _shown(state), waiting, left_out)
 
 
 def assert_same_under_any_cut(
@@ -141,7 +161,7 @@ def assert_same_under_any_cut(
         # Few cuts as often as many.
         count = int(rows.num_rows ** chance.random())
         inside = sorted(
-            chance.sample(range(1, max(2, rows.num_rows)), min(count, rows.num_rows - 1))
+            chance.sample(range(1, max(2, rows.num_rows)), max(0, min(count, rows.num_rows - 1)))
         )
         edges = [0, *inside, rows.num_rows]
         parts = [rows.slice(begin, end - begin) for begin, end in pairwise(edges)]
@@ -149,7 +169,24 @@ def assert_same_under_any_cut(
         assert found == expected, f"cut at {inside}: {_difference(found, expected)}"
 
 
-def _operator(given: KeyedOperator | type[Operator]) -> KeyedOperator:
+def _tables(batches: pa.Table | Iterable[pa.Table]) -> list[pa.Table]:
+    # Going through a data frame gives the names of its columns.
+    is_one = isinstance(batches, pa.Table) or hasattr(batches, "columns")
+    given = [batches] if is_one else list(batches)
+    for each in given:
+        if not isinstance(each, pa.Table):
+            kind = type(each).__name__
+            how = {
+                "DataFrame": ": pa.Table.from_pandas(…) makes one",
+                "dict": ": pa.Table.from_pylist(…) makes one of a list of them",
+            }
+            raise TypeError(f"`{kind}` is no pyarrow.Table{how.get(kind, '')}")
+    return given
+
+
+def _operator(given: Declared | type[Operator]) -> KeyedOperator:
+    if isinstance(given, RowModel):
+        raise TypeError("this is a function of rows: use run_model")
     found = given if isinstance(given, KeyedOperator) else operator_of(given)
     if found is None:
         raise TypeError(f"@keyed_operator does not stand before {given!r}")
@@ -186,18 +223,28 @@ def _difference(found: list[str], expected: list[str]) -> str:
 def _taken(operator: KeyedOperator, batch: pa.Table) -> list[str]:
     own = [*operator.keys, operator.event_time]
     others = batch.column_names if operator.takes is None else operator.takes
-    return [*own, *(name for name in others if name not in own)]
+    taken = [*own, *(name for name in others if name not in own)]
+    missing = [name for name in taken if name not in batch.column_names]
+    if missing:
+        known = ", ".join(f"`{name}`" for name in batch.column_names)
+        lacking = ", ".join(f"`{name}`" for name in missing)
+        problem = f"the rows have no column {lacking}, which the operator takes"
+        raise ValueError(f"{problem}; they have {known}")
+    return taken
 
 
-def _on_time(
+def _lateness(
     rows: pa.Table, time: str, mark: int | None, delay: timedelta
-) -> tuple[pa.Table, int | None]:
+) -> tuple[pa.Array, int | None]:
+    """Which rows are late when they come, and the watermark after them."""
+    if rows.column(time).null_count:
+        raise ValueError(f"a row has no `{time}`, its event time")
     times = rows.column(time).cast(TIMESTAMP).cast(pa.int64()).to_numpy()
     if not len(times):
-        return rows, mark
+        return pa.array([], pa.bool_()), mark
     before = np.iinfo(np.int64).min if mark is None else mark
     marks = np.maximum.accumulate([before, *(times - delay // timedelta(microseconds=1))])
-    return rows.filter(pa.array(times >= marks[:-1])), int(marks[-1])
+    return pa.array(times < marks[:-1]), int(marks[-1])
 
 
 def _shown(state: KeyedState) -> pa.Table:

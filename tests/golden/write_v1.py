@@ -355,6 +355,31 @@ def keyed_definition() -> PipelineDefinition:
     )
 
 
+def definition_with_tables() -> PipelineDefinition:
+    """Operators over reference tables, one of which has to stay as it is."""
+    return PipelineDefinition(
+        version=1,
+        pipeline=PipelineName("clickstream"),
+        fingerprint="sha256-51d0",
+        buckets=4,
+        operators=(
+            OperatorDefinition(
+                operator_id=OperatorId("per_section"),
+                time="ts",
+                size_micros=60_000_000,
+                slide_micros=60_000_000,
+                keys=("`right.section`",),
+                partials=("count(*)",),
+                reads={"clicks": '{"connector":"kafka"}', "pages": '{"connector":"file"}'},
+                columns={"pages.page": "string", "pages.section": "int", "clicks.page": "string"},
+                input=sha("what goes in"),
+                references={"pages": sha("pages"), "limits": sha("limits")},
+                fixed=("limits",),
+            ),
+        ),
+    )
+
+
 def rescale_plan() -> EpochPlan:
     """Of an epoch of upkeep."""
     read = plan()
@@ -504,6 +529,7 @@ def documents() -> dict[str, Document]:
         "manifest_references.json": structs.replace(small_manifest(), references=pins()),
         "definition.json": definition(),
         "definition_keyed.json": keyed_definition(),
+        "definition_tables.json": definition_with_tables(),
         "prepared.json": Prepared.of(small_manifest()),
         "prepared_with_plan.json": prepared_with_plan(),
         "latest": LatestPointer.to(small_manifest()),

@@ -6,7 +6,6 @@ anew with what it had before needs no second copy.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -15,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from laminar_dagster.config.fingerprint import canonical_text, describe_reference
+from laminar_dagster.config.fingerprint import declaration_of
 from laminar_dagster.config.model import ReferenceTable
 from laminar_dagster.core.errors import InvalidConfig, ReferenceUnfit
 from laminar_dagster.core.ids import ReferenceId
@@ -57,9 +56,7 @@ class TableShape:
         except ValueError as error:
             where = str(table.place)
             raise InvalidConfig(where, f"reference table {table.reference_id}: {error}") from None
-        text = canonical_text(describe_reference(table))
-        declaration = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        return cls(table.reference_id, schema, table.key, declaration, max_bytes)
+        return cls(table.reference_id, schema, table.key, declaration_of(table), max_bytes)
 
     def unfit(self, problem: str) -> ReferenceUnfit:
         """The table is not what was declared."""

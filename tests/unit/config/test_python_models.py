@@ -132,6 +132,55 @@ def test_what_is_wrong_is_told_with_its_line(
     assert found.startswith(f"models/{expected}")
 
 
+PAGES = """CREATE REFERENCE TABLE pages (page STRING, title STRING, PRIMARY KEY (page))
+WITH (connector = 'file', path = 'pages.csv', format = 'csv');
+"""
+
+
+@pytest.mark.parametrize("name", ["clean", "counts"])
+def test_a_reference_table_brings_no_rows_to_a_model(tmp_path: Path, name: str) -> None:
+    text = {"clean": ROWS.replace(', event_time="ts"', ""), "counts": OPERATOR}[name]
+    text = text.replace('reads="clicks"', 'reads="Pages"').replace('reads="clean"', 'reads="pages"')
+    files = {**FILES, "tables.sql": PAGES, f"models/{name}.py": text}
+    found = mistakes(tmp_path, files)
+    assert found == [
+        f"models/{name}.py:{5 if name == 'clean' else 6}: model `{name}` reads `pages`: a reference"
+        " table that is not joined with a stream brings no rows of its own (read a view of SQL that"
+        " joins a stream with it)"
+    ]
+
+
+def test_a_reference_table_is_not_proposed_to_a_model(tmp_path: Path) -> None:
+    files = {**FILES, "tables.sql": PAGES, "models/clean.py": ROWS.replace('"clicks"', '"page"')}
+    (found,) = mistakes(tmp_path, files)
+    assert "which does not exist" in found and "`pages`" not in found
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("raise SystemExit(1)", "it would end the process that loads it: SystemExit(1)"),
+        ("raise SystemExit", "it would end the process that loads it: SystemExit()"),
+        ("{}['key']", "KeyError: 'key'"),
+        ("1 / 0", "division by zero"),
+        ("assert False", "AssertionError"),
+    ],
+)
+def test_a_file_that_fails_is_named_however_it_does(
+    tmp_path: Path, statement: str, reason: str
+) -> None:
+    files = {**FILES, "models/clean.py": f"{ROWS}\n{statement}\n", "models/b.py": "x = 1"}
+    found = mistakes(tmp_path, files)
+    # The others are told too.
+    assert found[0].startswith("models/b.py:1: the file declares no model")
+    assert found[1:] == [f"models/clean.py:9: {reason}"]
+
+
+def test_who_stops_the_loading_is_heard(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        load(tmp_path, {**FILES, "models/clean.py": f"{ROWS}\nraise KeyboardInterrupt\n"})
+
+
 def test_what_is_refused_is_not_run_and_all_is_told_at_once(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     bad = f"open({str(marker)!r}, 'w')\n" + ROWS

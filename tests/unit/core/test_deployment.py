@@ -181,6 +181,59 @@ def test_the_same_input_is_the_same_whatever_is_read_by_name() -> None:
         assert found.verdict == verdict
 
 
+OVER_A_TABLE = structs.replace(
+    OPERATOR,
+    input="1",
+    reads={**OPERATOR.reads, "pages": "in a.csv"},
+    columns={**OPERATOR.columns, "pages.section": "int"},
+    references={"pages": "a.csv, with int"},
+)
+MOVED = {**OVER_A_TABLE.reads, "pages": "in b.csv"}
+TOLD = (
+    "`pages` is declared otherwise: records meet its new rows from the next epoch on, as after a"
+    " refresh"
+)
+
+
+@pytest.mark.parametrize("told", [None, "2"])
+def test_a_table_that_moved_is_told_and_kept(told: str | None) -> None:
+    """Also where the views cannot be told by their digest."""
+    new = structs.replace(
+        OVER_A_TABLE, input=told, reads=MOVED, references={"pages": "b.csv, with int"}
+    )
+    (found,) = compare_definitions(definition(OVER_A_TABLE), definition(new))
+    assert (found.verdict, found.reasons) == ("keep", (TOLD,))
+    fewer = structs.replace(new, partials=("count(*)", "max(n)"))
+    (found,) = compare_definitions(definition(OVER_A_TABLE), definition(fewer))
+    assert (found.verdict, found.reasons) == ("migrate", ("`sum(price)` is left out", TOLD))
+    (found,) = compare_definitions(definition(OVER_A_TABLE), definition(fewer, buckets=9))
+    assert (found.verdict, found.reasons[1:]) == ("rescale", ("`sum(price)` is left out", TOLD))
+
+
+def test_a_table_that_has_to_stay_is_a_rebuild_however_it_is_declared_otherwise() -> None:
+    for old, reads, verdict in (
+        (OVER_A_TABLE, OVER_A_TABLE.reads, "rebuild"),
+        # What its columns were was not written down then.
+        (structs.replace(OVER_A_TABLE, references={}), OVER_A_TABLE.reads, "keep"),
+        (structs.replace(OVER_A_TABLE, references={}), MOVED, "rebuild"),
+    ):
+        new = structs.replace(
+            OVER_A_TABLE, reads=reads, references={"pages": "other"}, fixed=("pages",)
+        )
+        (found,) = compare_definitions(definition(old), definition(new))
+        assert found.verdict == verdict
+        assert TOLD not in found.reasons
+
+
+def test_a_table_that_was_not_read_before_is_a_rebuild() -> None:
+    new = structs.replace(OVER_A_TABLE, input="2")
+    (found,) = compare_definitions(definition(OPERATOR), definition(new))
+    assert (found.verdict, found.reasons) == (
+        "rebuild",
+        ("`pages`, which it reads, was not read before",),
+    )
+
+
 SPREAD = "its state is spread over 8 buckets, not 9"
 
 

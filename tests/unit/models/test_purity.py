@@ -29,6 +29,7 @@ from laminar_dagster.models.purity import impurities
         ("import pyarrow.parquet as pq", "side_effect"),
         ("open('x')", "side_effect"),
         ("f = open", "side_effect"),
+        ("exit(1)", "side_effect"),
         ("__import__('os')", "side_effect"),
         ("from . import other", "side_effect"),
         ("from math import *", "side_effect"),
@@ -79,3 +80,91 @@ def test_what_is_not_a_function_of_its_rows_is_found(text: str, kind: str) -> No
 )
 def test_what_is_one_passes(text: str) -> None:
     assert impurities(text) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Of a function: assigned, given, bound by any statement that binds.
+        "def f(rows):\n  id = rows['page']\n  return id",
+        "def f(rows):\n  return id\n  id = 1",
+        "def f(input, *open, hash=1, **eval): return input, open, hash, eval",
+        "def f(x):\n  for id, (hash, *open) in x: print(id, hash, open)",
+        "def f(x):\n  with x as open: return open",
+        "def f(x):\n  try: pass\n  except ValueError as id: return id",
+        "def f(x):\n  match x:\n    case [id, *hash]: return id, hash",
+        "def f(x):\n  match x:\n    case {'a': 1, **input}: return input",
+        "def f(x):\n  match x:\n    case str() as open: return open",
+        "def f(x):\n  if (id := x): return id",
+        "def f(x):\n  id: int = x\n  return id",
+        "def f(x):\n  def hash(x): return x\n  return hash(x)",
+        "def f(x):\n  class input: pass\n  return input()",
+        "def f(x):\n  from gzip import open\n  return open",
+        # Of a comprehension, and what it hands to the function around.
+        "def f(x): return [id for id in x]",
+        "def f(x): return {id: hash for id, hash in x if id > hash}",
+        "def f(x): return {id for y in x for id in y}, sum(open for open in x)",
+        "def f(x): return [id + 1 for id in [id for id in x]]",
+        "def f(x): return [y for y in x if (id := y)], id",
+        "x = [id for id in (1, 2)]",
+        "class A:\n  x = [id for id in (1, 2)]",
+        # Of what is around.
+        "def f(id):\n  def g(): return id\n  return g",
+        "def f(id): return lambda: id",
+        "def f(id): return [id for _ in (1, 2)]",
+        "f = lambda id, hash=1: id + hash",
+        # Of the module, for functions that are called later.
+        "def id(x): return x\ndef f(x): return id(x)",
+        "def f(x): return id\nid = 1",
+        "for id in (1, 2): print(id)",
+        "class id: pass\ny = id",
+        "id, (hash, *input) = 1, (2, 3)\ny = id, hash, input",
+        "class A:\n  id = 1\n  x = id",
+        "import pyarrow.compute as pc\ndef f(pc): return pc.sum(1)",
+        # Another name that holds a set.
+        "def f():\n  names = {1, 2}\n  return len(names)\ndef g(names): return list(names)",
+    ],
+)
+def test_a_name_that_is_given_to_something_else_is_no_builtin(text: str) -> None:
+    assert impurities(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "call"),
+    [
+        ("def f(x):\n  id = x\ndef g(x):\n  return id(x)", 4, "id"),
+        ("def f(id): pass\ndef g(x): return id(x)", 2, "id"),
+        ("def f(x): return [id for id in x], id(x)", 1, "id"),
+        ("def f(x): return [open for open in open(x)]", 1, "open"),
+        ("def f(x): return [y for y in x for hash in hash(y)]\nhash(1)", 2, "hash"),
+        ("f = lambda id: id\ny = id(1)", 2, "id"),
+        ("def f(x=id(1)):\n  id = 2", 1, "id"),
+        ("def f(x):\n  def g(id): return id\n  return id(x)", 3, "id"),
+        ("def f(x):\n  def g():\n    id = 1\n  return id(x)", 4, "id"),
+        # The body of a class is not around its functions, nor around its comprehensions.
+        ("class A:\n  id = 1\n  def f(self, x): return id(x)", 3, "id"),
+        ("class A:\n  open = 1\n  x = [open('a') for _ in (1, 2)]", 3, "open"),
+        # What runs from top to bottom has a name from where it is given on.
+        ("id = id(1)", 1, "id"),
+        ("y = hash('a')\nhash = 1", 1, "hash"),
+        ("class A:\n  id = id(1)", 2, "id"),
+        ("y = id(1)\ndef id(x): return x", 1, "id"),
+        # An import in one function is none in another.
+        ("def f():\n  from gzip import open\ndef g(): return open('x')", 3, "open"),
+    ],
+)
+def test_a_builtin_that_is_hidden_elsewhere_is_refused(text: str, line: int, call: str) -> None:
+    assert [(each.line, each.call) for each in impurities(text)] == [(line, call)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seen = []\ndef f(x):\n  def g(seen): pass\n  seen.append(x)",
+        "if True:\n  seen = {}\ndef f(x):\n  seen[x] = 1",
+        "seen = []\nf = lambda x: seen.append(x)",
+        "seen = []\ndef f(x): return [seen.append(y) for y in x]",
+    ],
+)
+def test_what_outlives_a_call_is_told_by_where_its_name_is_given(text: str) -> None:
+    assert [each.kind for each in impurities(text)] == ["hidden_state"]

@@ -173,3 +173,29 @@ def test_what_an_operator_declares_wrong_is_told(change: dict[str, Any], problem
         keyed_operator(**right)(int)  # type: ignore[type-var]
     with pytest.raises(InvalidModel, match="stands before a function"):
         model(reads="lines", columns=COLUMNS)(Operator)  # type: ignore[arg-type]
+
+
+def test_a_file_that_would_end_the_process_is_an_error_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "words.py").write_text(TEXT + "raise SystemExit(3)\n")
+    with pytest.raises(InvalidModel, match=r"would end the process that loads it: SystemExit\(3\)"):
+        load_model(tmp_path / "words.py")
+
+
+def test_a_function_that_would_end_the_process_is_an_error_of_the_view() -> None:
+    def ends(rows: pa.Table) -> pa.Table:
+        if "b" in rows["text"].to_pylist():
+            raise SystemExit(3)
+        return pa.table({"word": rows["text"], "at": rows["at"]})
+
+    with pytest.raises(ModelFailed) as caught:
+        run_model(of(ends), lines("a", "b"))
+    assert "SystemExit: 3 (at the row of 2026-01-01 00:00:01" in str(caught.value)
+    assert f"{__file__}:" in str(caught.value)
+
+
+def test_a_function_that_is_stopped_is_stopped() -> None:
+    def stopped(_: pa.Table) -> pa.Table:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_model(of(stopped), lines("a"))
