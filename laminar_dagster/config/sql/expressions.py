@@ -24,6 +24,8 @@ from laminar_dagster.config.sql.allowed import unsupported
 from laminar_dagster.config.sql.dialect import Span, call_of, span_of
 from laminar_dagster.config.sql.functions import aggregate_of, aggregate_within
 from laminar_dagster.config.sql.generator_refusals import EXPLODING, GENERATORS
+from laminar_dagster.config.sql.lambdas import LAMBDAS, is_hidden, refused_parameters
+from laminar_dagster.config.sql.refusal import Refusal
 from laminar_dagster.config.sql.scope import Scope
 from laminar_dagster.config.sql.text import Edits, Statement, quoted
 
@@ -135,13 +137,18 @@ class Expressions:
             return False
         refused = unsupported(node)
         if refused:
-            self.report.add(self.where(node), refused.problem, refused.instead)
+            self._refuse(node, refused)
             return False
         if isinstance(node, exp.Column):
             self._column(node, scope, clause, in_aggregate)
             return False
         if isinstance(node, exp.DataType):
+            # A field that is called like a keyword: `date` is not `DATE` to who reads the struct.
+            for each in node.find_all(exp.ColumnDef):
+                self._keep_names(each)
             return False
+        if isinstance(node, exp.Lambda):
+            return self._lambda(node, scope, is_over_groups=clause.grouped and not in_aggregate)
         if isinstance(node, exp.Identifier):
             self._keep(node)
         elif isinstance(node, exp.Cast):
@@ -179,6 +186,9 @@ class Expressions:
         span = self.span(node)
         if span is None:
             return
+        if is_hidden(node, declared):
+            self._refuse(node, LAMBDAS["hidden"])
+            return
         end = self._numbers[node.parts[position].meta["start"]] + 1
         text = quoted(declared)
         is_field = node.parent is not None and call_of(node.parent) == "struct"
@@ -186,6 +196,15 @@ class Expressions:
             # The name of the struct's field comes from how the column is written.
             text = f"{text} AS {quoted(parts[-1])}"
         self._edits[span[0]] = (end, text)
+
+    def _lambda(self, node: exp.Lambda, scope: Scope, *, is_over_groups: bool) -> bool:
+        wrong = [*refused_parameters(node, scope, is_over_groups=is_over_groups)]
+        for parameter, refused in wrong:
+            self._refuse(parameter, refused)
+        return not wrong
+
+    def _refuse(self, node: exp.Expr, refused: Refusal) -> None:
+        self.report.add(self.where(node), refused.problem, refused.instead)
 
     def _unknown_column(
         self, node: exp.Column, parts: list[str], scope: Scope, clause: Clause
@@ -237,8 +256,7 @@ class Expressions:
         if kind == "aggregate":
             return self._aggregate(node, name, where, clause, in_aggregate)
         if kind == "generator":
-            refused = GENERATORS["inside" if name in EXPLODING else "function"]
-            self.report.add(where, refused.problem, refused.instead)
+            self._refuse(node, GENERATORS["inside" if name in EXPLODING else "function"])
             return False
         if kind != "scalar":
             problem = f"{name}() looks at other rows: it is not supported yet"

@@ -19,6 +19,7 @@ from laminar_dagster.config.sql.join_refusals import (
     SCALARS,
     SUBQUERIES,
 )
+from laminar_dagster.config.sql.lambdas import LAMBDAS
 from laminar_dagster.config.sql.refusal import Refusal
 
 _MINUTE: Final = "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
@@ -294,7 +295,7 @@ EXPRESSIONS: Final[Mapping[type[exp.Expr], Refusal]] = {
 def refusals() -> tuple[Refusal, ...]:
     """Every refusal once, in the order in which a query is written."""
     beside = (CLAUSES, GENERATORS, JOINS, REFERENCES, SUBQUERIES, SCALARS, ENDLESS, RANKS)
-    every = (*beside, GROUPINGS, SET_OPERATIONS, EXPRESSIONS)
+    every = (*beside, GROUPINGS, SET_OPERATIONS, EXPRESSIONS, LAMBDAS)
     named = {each.name: each for table in every for each in reversed([*table.values()])}
     order = dict.fromkeys(each.name for table in every for each in table.values())
     return tuple(named[name] for name in order)
