@@ -21,10 +21,12 @@ from laminar_dagster.config.mistakes import Report, listed, nearest
 from laminar_dagster.config.sql import functions
 from laminar_dagster.config.sql.aggregate_arguments import problem_of
 from laminar_dagster.config.sql.allowed import unsupported
+from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.config.sql.dialect import Span, call_of, span_of
 from laminar_dagster.config.sql.functions import aggregate_of, aggregate_within
 from laminar_dagster.config.sql.generator_refusals import EXPLODING, GENERATORS
 from laminar_dagster.config.sql.lambdas import LAMBDAS, is_hidden, refused_parameters
+from laminar_dagster.config.sql.logical_clock import CLOCKS
 from laminar_dagster.config.sql.refusal import Refusal
 from laminar_dagster.config.sql.scope import Scope
 from laminar_dagster.config.sql.text import Edits, Statement, quoted
@@ -40,11 +42,13 @@ class Clause:
         name: As in SQL, for errors.
         grouped: Aggregates, the window's edges and ``window_start`` may be used.
         aliases: Columns of the SELECT that may be used by their new name.
+        is_beside_changes: Its value goes to rows that may be taken back, whatever it is over.
     """
 
     name: str
     grouped: bool = False
     aliases: Collection[str] = ()
+    is_beside_changes: bool = False
 
 
 class Expressions:
@@ -154,7 +158,7 @@ class Expressions:
         elif isinstance(node, exp.Cast):
             self._cast(node)
         elif isinstance(node, exp.Anonymous):
-            return self._call(node, clause, in_aggregate)
+            return self._call(node, scope, clause, in_aggregate)
         elif call_of(node) in functions.WITHOUT_PARENTHESES:
             self._note_determinism(node, kind_of_call(call_of(node), ()), call_of(node))
         return True
@@ -233,7 +237,7 @@ class Expressions:
         hint = nearest(parts[is_qualified], known, listed(known, "columns"))
         self.report.add(self.where(node), f"{scope.description} has no column `{shown}`", hint)
 
-    def _call(self, node: exp.Anonymous, clause: Clause, in_aggregate: bool) -> bool:
+    def _call(self, node: exp.Anonymous, scope: Scope, clause: Clause, in_aggregate: bool) -> bool:
         name, where = call_of(node), self.where(node)
         self._keep_names(node)
         if isinstance(node.parent, exp.Dot) and node.parent.expression is node:
@@ -244,6 +248,11 @@ class Expressions:
         if name == functions.LOGICAL_CLOCK:
             if node.expressions:
                 self.report.add(where, "epoch_time() takes no argument")
+            # What is over groups is looked at where it is known which part of it is a key.
+            is_over_groups = clause.grouped and not in_aggregate
+            is_weighed = WEIGHT in scope.columns and not is_over_groups
+            if is_weighed or clause.is_beside_changes:
+                self._refuse(node, CLOCKS["weighed"])
             return True
         kind = functions.spark_functions().get(name)
         if kind is None:

@@ -63,7 +63,9 @@ class GroupReader:
         self._expressions = reader.expressions
         self._report = reader.report
         self._emits_changes = reader.emit is not None and reader.emit.changes
-        self._text = GroupedText(reader.expressions, scope, reader.report)
+        self._text = GroupedText(
+            reader.expressions, scope, reader.report, changes=self._emits_changes
+        )
         self._text.window = table_window
 
     def read(self) -> tuple[Query | None, Output]:
