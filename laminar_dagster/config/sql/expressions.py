@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from sqlglot import TokenType, exp
 
 from laminar_dagster.config.determinism import (
     DeterminismKind,
     DeterminismWarning,
-    is_moving_time,
     kind_of_call,
 )
 from laminar_dagster.config.mistakes import Report, listed, nearest
@@ -27,11 +27,15 @@ from laminar_dagster.config.sql.functions import aggregate_of, aggregate_within
 from laminar_dagster.config.sql.generator_refusals import EXPLODING, GENERATORS
 from laminar_dagster.config.sql.lambdas import LAMBDAS, is_hidden, refused_parameters
 from laminar_dagster.config.sql.logical_clock import CLOCKS
+from laminar_dagster.config.sql.moving_times import moving_times
 from laminar_dagster.config.sql.refusal import Refusal
 from laminar_dagster.config.sql.scope import Scope
 from laminar_dagster.config.sql.text import Edits, Statement, quoted
 
-_TIMES = ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "TIMESTAMP_NTZ")
+_OR_TEXT: Final = (
+    "use event time, or epoch_time() for the epoch's logical clock; where text is meant, write it "
+    "in one piece, beside text: CAST(x AS STRING)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,8 @@ class Expressions:
 
     def check(self, tree: exp.Expr, scope: Scope, clause: Clause) -> None:
         """Note what is wrong with an expression, and resolve its columns."""
+        for each in moving_times(tree, scope):
+            self._note_moving_time(each)
         stack: list[tuple[exp.Expr, bool]] = [(tree, False)]
         while stack:
             node, in_aggregate = stack.pop()
@@ -155,8 +161,6 @@ class Expressions:
             return self._lambda(node, scope, is_over_groups=clause.grouped and not in_aggregate)
         if isinstance(node, exp.Identifier):
             self._keep(node)
-        elif isinstance(node, exp.Cast):
-            self._cast(node)
         elif isinstance(node, exp.Anonymous):
             return self._call(node, scope, clause, in_aggregate)
         elif call_of(node) in functions.WITHOUT_PARENTHESES:
@@ -306,11 +310,11 @@ class Expressions:
             return False
         return True
 
-    def _cast(self, node: exp.Cast) -> None:
-        kind = node.args.get("to")
-        named = kind.this.name if isinstance(kind, exp.DataType) and kind.this else ""
-        if str(named).upper() in _TIMES and _is_text(node.this) and is_moving_time(node.this.name):
-            self._note_determinism(node, "wall_clock", self._shown(node))
+    def _note_moving_time(self, node: exp.Expr) -> None:
+        around = node.parent if node.parent is not None and span_of(node.parent) else node
+        shown, where = self._shown(around), self.where(node)
+        found = DeterminismWarning("wall_clock", self._view, shown, where, _OR_TEXT)
+        self.findings.append(found)
 
     def _note_determinism(self, node: exp.Expr, kind: DeterminismKind | None, call: str) -> None:
         if kind is not None:
