@@ -10,6 +10,7 @@ clock that does not: it gives the epoch's logical time, which is kept in its pla
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -61,21 +62,10 @@ SIDE_EFFECT: Final = frozenset(
 
 # Spark takes these texts for a time that moves, wherever it makes a constant a date or timestamp.
 MOVING_TIMES: Final = frozenset({"now", "today", "tomorrow", "yesterday"})
-TO_TIME: Final = frozenset(
-    {
-        "date",
-        "timestamp",
-        "timestamp_ltz",
-        "timestamp_ntz",
-        "to_date",
-        "to_timestamp",
-        "to_timestamp_ltz",
-        "to_timestamp_ntz",
-        "try_to_date",
-        "try_to_timestamp",
-    }
-)
+# Such a text, and behind it perhaps a zone: ``today``, ``Today UTC``, ``today+01:00``.
+_MOVING_TIME: Final = re.compile(r"([a-z]+)[ \t]*[\w+\-:/]*", re.ASCII | re.IGNORECASE)
 
+_TRIMMED: Final = "".join(map(chr, range(33)))
 _WITH_IV: Final = 5
 
 _REASONS: Final[Mapping[DeterminismKind, str]] = {
@@ -132,9 +122,6 @@ def kind_of_call(name: str, arguments: Collection[str | None]) -> DeterminismKin
     """
     if name in WALL_CLOCK or (name == "unix_timestamp" and not arguments):
         return "wall_clock"
-    first = next(iter(arguments), None)
-    if name in TO_TIME and first is not None and is_moving_time(first):
-        return "wall_clock"
     if name in RANDOM or (name == "aes_encrypt" and _draws_a_vector(arguments)):
         return "random"
     return "side_effect" if name in SIDE_EFFECT else None
@@ -142,8 +129,9 @@ def kind_of_call(name: str, arguments: Collection[str | None]) -> DeterminismKin
 
 def is_moving_time(text: str) -> bool:
     """Whether Spark reads a text as a time relative to now: ``now``, ``today UTC``."""
-    words = text.strip().lower().split()
-    return bool(words) and words[0] in MOVING_TIMES
+    # Java trims all control characters.
+    found = _MOVING_TIME.fullmatch(text.strip(_TRIMMED))
+    return found is not None and found[1].lower() in MOVING_TIMES
 
 
 def _draws_a_vector(arguments: Collection[str | None]) -> bool:

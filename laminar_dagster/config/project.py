@@ -27,6 +27,7 @@ from laminar_dagster.config.model import (
 from laminar_dagster.config.pipeline import PipelineConfig, find_pipelines
 from laminar_dagster.config.python_views import ParsedModel
 from laminar_dagster.config.references import check_column_names, read_key, reference_output
+from laminar_dagster.config.sql.column_types import declared_types
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
 from laminar_dagster.config.sql.reader import Reader
 from laminar_dagster.config.sql.scope import BROKEN, EventTime, Output
@@ -285,6 +286,7 @@ class _Loader:
                 for each in source.columns
                 if not each.nullable or each.name.lower() in times
             ),
+            types=declared_types(source.columns),
         )
         return str(source.source_id), output
 

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from laminar_dagster.config.mistakes import Report, listed, nearest
 from laminar_dagster.config.model import Column, ReferenceTable
+from laminar_dagster.config.sql.column_types import declared_types
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
 from laminar_dagster.config.sql.scope import Output
 from laminar_dagster.config.sql.syntax import CreateReference, Name
@@ -36,7 +37,8 @@ def reference_output(table: ReferenceTable) -> tuple[str, Output]:
     required = frozenset(each.name for each in table.columns if not each.nullable)
     reference: Literal["weighed", "unweighed"]
     reference = "weighed" if cancels or is_accepted else "unweighed"
-    output = Output(names, required=required, reference=reference)
+    types = declared_types(table.columns)
+    output = Output(names, required=required, reference=reference, types=types)
     return str(table.reference_id), output
 
 

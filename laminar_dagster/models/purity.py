@@ -38,6 +38,12 @@ _CLOCKS: Final = frozenset(
         "pandas.Timestamp.utcnow",
     }
 )
+# They take the texts "now" and "today" for the time of the call.
+_OF_TIMES: Final = frozenset(
+    "numpy.arange numpy.busday_count numpy.busday_offset numpy.datetime64 numpy.is_busday "
+    "pandas.DatetimeIndex pandas.Timestamp pandas.bdate_range pandas.date_range "
+    "pandas.to_datetime".split()
+)
 _RANDOM: Final = frozenset({"hash", "id", "pyarrow.compute.random", "uuid.uuid1", "uuid.uuid4"})
 _OUTSIDE: Final = frozenset(
     {
@@ -157,6 +163,12 @@ def _knows_pandas(tree: ast.Module) -> bool:
     return any(name.partition(".")[0] == "pandas" for name in modules)
 
 
+def _is_moving_time(node: ast.expr) -> bool:
+    if isinstance(node, ast.List | ast.Tuple):
+        return any(map(_is_moving_time, node.elts))
+    return isinstance(node, ast.Constant) and node.value in ("now", "today")
+
+
 @dataclass
 class _Looker(ast.NodeVisitor):
     knows_pandas: bool
@@ -248,11 +260,17 @@ class _Looker(ast.NodeVisitor):
         if isinstance(function, ast.Name) and function.id in _IN_ORDER:
             for each in node.args:
                 self._check_order(each)
-        if self._dotted(function) == "numpy.datetime64" and node.args:
-            first = node.args[0]
-            if isinstance(first, ast.Constant) and first.value in ("now", "today"):
-                self._note("wall_clock", node)
+        given = (*node.args, *(each.value for each in node.keywords))
+        if self._makes_times(node) and any(map(_is_moving_time, given)):
+            self._note("wall_clock", node)
         self.generic_visit(node)
+
+    def _makes_times(self, call: ast.Call) -> bool:
+        """Whether a function of pandas or NumPy makes times of texts."""
+        name = self._dotted(call.func) or ""
+        kinds = [ast.unparse(each.value) for each in call.keywords if each.arg == "dtype"]
+        is_typed = any("datetime64" in kind or "M8" in kind for kind in kinds)
+        return name in _OF_TIMES or (is_typed and name.startswith(("numpy.", "pandas.")))
 
     def _check_pandas(self, function: ast.Attribute, call: ast.Call) -> None:
         owner = function.value

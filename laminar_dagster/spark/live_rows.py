@@ -5,7 +5,6 @@ Expressions are evaluated for live rows only, as SQL demands of what stands behi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,10 +14,10 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from laminar_dagster.config.relations import Projection
+from laminar_dagster.config.sql.logical_clock import with_clock
 from laminar_dagster.core.document import to_utc_microseconds
 from laminar_dagster.spark.columns import CONTROL, KEEP, PART
 
-_EPOCH_TIME: Final = re.compile(r"\bepoch_time\s*\(\s*\)", re.IGNORECASE)
 _LIVE: Final = f"({KEEP} AND {CONTROL} IS NULL)"
 
 
@@ -50,7 +49,7 @@ class LiveRows:
 
     def sql(self, text: str) -> str:
         """``epoch_time()`` is the logical clock, and nothing else is a clock."""
-        return _EPOCH_TIME.sub(f"timestamp_micros({to_utc_microseconds(self.clock)})", text)
+        return with_clock(text, f"timestamp_micros({to_utc_microseconds(self.clock)})")
 
 
 def united(parts: Sequence[DataFrame]) -> DataFrame:

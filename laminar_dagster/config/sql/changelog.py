@@ -7,13 +7,15 @@ is gone: it has to say ``_weight`` somewhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from laminar_dagster.config.sql.expressions import Expressions
 from laminar_dagster.config.sql.functions import aggregate_of
 from laminar_dagster.config.sql.scope import Output, Scope
+
+if TYPE_CHECKING:
+    from laminar_dagster.config.sql.expressions import Expressions
 
 WEIGHT: Final = "_weight"
 

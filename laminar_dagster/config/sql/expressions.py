@@ -8,26 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from sqlglot import TokenType, exp
 
 from laminar_dagster.config.determinism import (
     DeterminismKind,
     DeterminismWarning,
-    is_moving_time,
     kind_of_call,
 )
 from laminar_dagster.config.mistakes import Report, listed, nearest
 from laminar_dagster.config.sql import functions
 from laminar_dagster.config.sql.aggregate_arguments import problem_of
 from laminar_dagster.config.sql.allowed import unsupported
+from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.config.sql.dialect import Span, call_of, span_of
 from laminar_dagster.config.sql.functions import aggregate_of, aggregate_within
 from laminar_dagster.config.sql.generator_refusals import EXPLODING, GENERATORS
+from laminar_dagster.config.sql.lambdas import LAMBDAS, is_hidden, refused_parameters
+from laminar_dagster.config.sql.logical_clock import CLOCKS
+from laminar_dagster.config.sql.moving_times import moving_times
+from laminar_dagster.config.sql.refusal import Refusal
 from laminar_dagster.config.sql.scope import Scope
 from laminar_dagster.config.sql.text import Edits, Statement, quoted
 
-_TIMES = ("DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "TIMESTAMP_NTZ")
+_OR_TEXT: Final = (
+    "use event time, or epoch_time() for the epoch's logical clock; where text is meant, write it "
+    "in one piece, beside text: CAST(x AS STRING)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +48,14 @@ class Clause:
         aliases: Columns of the SELECT that may be used by their new name.
         has_window: ``window_start``, TUMBLE_START(…) and the like are edges of the query's own
             window. Without one, ``window_start`` is a column of the input like any other.
+        is_beside_changes: Its value goes to rows that may be taken back, whatever it is over.
     """
 
     name: str
     grouped: bool = False
     aliases: Collection[str] = ()
     has_window: bool = False
+    is_beside_changes: bool = False
 
 
 class Expressions:
@@ -88,6 +98,8 @@ class Expressions:
 
     def check(self, tree: exp.Expr, scope: Scope, clause: Clause) -> None:
         """Note what is wrong with an expression, and resolve its columns."""
+        for each in moving_times(tree, scope):
+            self._note_moving_time(each)
         stack: list[tuple[exp.Expr, bool]] = [(tree, False)]
         while stack:
             node, in_aggregate = stack.pop()
@@ -138,19 +150,22 @@ class Expressions:
             return False
         refused = unsupported(node)
         if refused:
-            self.report.add(self.where(node), refused.problem, refused.instead)
+            self._refuse(node, refused)
             return False
         if isinstance(node, exp.Column):
             self._column(node, scope, clause, in_aggregate)
             return False
         if isinstance(node, exp.DataType):
+            # A field that is called like a keyword: `date` is not `DATE` to who reads the struct.
+            for each in node.find_all(exp.ColumnDef):
+                self._keep_names(each)
             return False
+        if isinstance(node, exp.Lambda):
+            return self._lambda(node, scope, is_over_groups=clause.grouped and not in_aggregate)
         if isinstance(node, exp.Identifier):
             self._keep(node)
-        elif isinstance(node, exp.Cast):
-            self._cast(node)
         elif isinstance(node, exp.Anonymous):
-            return self._call(node, clause, in_aggregate)
+            return self._call(node, scope, clause, in_aggregate)
         elif call_of(node) in functions.WITHOUT_PARENTHESES:
             self._note_determinism(node, kind_of_call(call_of(node), ()), call_of(node))
         return True
@@ -182,6 +197,9 @@ class Expressions:
         span = self.span(node)
         if span is None:
             return
+        if is_hidden(node, declared):
+            self._refuse(node, LAMBDAS["hidden"])
+            return
         end = self._numbers[node.parts[position].meta["start"]] + 1
         text = quoted(declared)
         is_field = node.parent is not None and call_of(node.parent) == "struct"
@@ -189,6 +207,15 @@ class Expressions:
             # The name of the struct's field comes from how the column is written.
             text = f"{text} AS {quoted(parts[-1])}"
         self._edits[span[0]] = (end, text)
+
+    def _lambda(self, node: exp.Lambda, scope: Scope, *, is_over_groups: bool) -> bool:
+        wrong = [*refused_parameters(node, scope, is_over_groups=is_over_groups)]
+        for parameter, refused in wrong:
+            self._refuse(parameter, refused)
+        return not wrong
+
+    def _refuse(self, node: exp.Expr, refused: Refusal) -> None:
+        self.report.add(self.where(node), refused.problem, refused.instead)
 
     def _unknown_column(
         self, node: exp.Column, parts: list[str], scope: Scope, clause: Clause
@@ -217,7 +244,7 @@ class Expressions:
         hint = nearest(parts[is_qualified], known, listed(known, "columns"))
         self.report.add(self.where(node), f"{scope.description} has no column `{shown}`", hint)
 
-    def _call(self, node: exp.Anonymous, clause: Clause, in_aggregate: bool) -> bool:
+    def _call(self, node: exp.Anonymous, scope: Scope, clause: Clause, in_aggregate: bool) -> bool:
         name, where = call_of(node), self.where(node)
         self._keep_names(node)
         if isinstance(node.parent, exp.Dot) and node.parent.expression is node:
@@ -228,6 +255,11 @@ class Expressions:
         if name == functions.LOGICAL_CLOCK:
             if node.expressions:
                 self.report.add(where, "epoch_time() takes no argument")
+            # What is over groups is looked at where it is known which part of it is a key.
+            is_over_groups = clause.grouped and not in_aggregate
+            is_weighed = WEIGHT in scope.columns and not is_over_groups
+            if is_weighed or clause.is_beside_changes:
+                self._refuse(node, CLOCKS["weighed"])
             return True
         kind = functions.spark_functions().get(name)
         if kind is None:
@@ -240,8 +272,7 @@ class Expressions:
         if kind == "aggregate":
             return self._aggregate(node, name, where, clause, in_aggregate)
         if kind == "generator":
-            refused = GENERATORS["inside" if name in EXPLODING else "function"]
-            self.report.add(where, refused.problem, refused.instead)
+            self._refuse(node, GENERATORS["inside" if name in EXPLODING else "function"])
             return False
         if kind != "scalar":
             problem = f"{name}() looks at other rows: it is not supported yet"
@@ -282,11 +313,11 @@ class Expressions:
             return False
         return True
 
-    def _cast(self, node: exp.Cast) -> None:
-        kind = node.args.get("to")
-        named = kind.this.name if isinstance(kind, exp.DataType) and kind.this else ""
-        if str(named).upper() in _TIMES and _is_text(node.this) and is_moving_time(node.this.name):
-            self._note_determinism(node, "wall_clock", self._shown(node))
+    def _note_moving_time(self, node: exp.Expr) -> None:
+        around = node.parent if node.parent is not None and span_of(node.parent) else node
+        shown, where = self._shown(around), self.where(node)
+        found = DeterminismWarning("wall_clock", self._view, shown, where, _OR_TEXT)
+        self.findings.append(found)
 
     def _note_determinism(self, node: exp.Expr, kind: DeterminismKind | None, call: str) -> None:
         if kind is not None:

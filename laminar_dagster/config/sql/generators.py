@@ -5,7 +5,7 @@ They stand behind LATERAL VIEW or LATERAL, in FROM as UNNEST, or in SELECT as an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from laminar_dagster.config.relations import Explode, ExplodeKind, Projection, Select
 from laminar_dagster.config.sql.changelog import WEIGHT
+from laminar_dagster.config.sql.column_types import item_of, type_of
 from laminar_dagster.config.sql.dialect import bare, call_of
 from laminar_dagster.config.sql.expressions import Clause
 from laminar_dagster.config.sql.generator_refusals import GENERATORS
@@ -126,7 +127,8 @@ def exploded(reader: QueryReader, left: Input, generator: Generator, where: str)
     twice = next((each for each in names if _count(each, names) > 1), None)
     if twice is not None:
         report.add(where, f"two columns are called `{twice}`", "give one another name")
-    made = Scope(generator.alias, Output(names), f"`{generator.alias}`")
+    types = _item_types(type_of(generator.items, left.scope), generator.kind, names)
+    made = Scope(generator.alias, Output(names, types=types), f"`{generator.alias}`")
     scope = JoinedScope(left.scope, made)
     scope.description = left.scope.description
     span = expressions.span(generator.items)
@@ -152,6 +154,14 @@ def exploded(reader: QueryReader, left: Input, generator: Generator, where: str)
         is_weighed=is_weighed,
     )
     return Input(relation, scope)
+
+
+def _item_types(
+    kind: exp.DataType | None, how: ExplodeKind, names: Sequence[str]
+) -> dict[str, exp.DataType]:
+    """The type of the column of a list's items, where there is one and its type is known."""
+    item = item_of(kind) if how in ("explode", "unnest") and len(names) == 1 else None
+    return {names[0]: item} if item is not None else {}
 
 
 def _count(name: str, names: tuple[str, ...]) -> int:
@@ -236,11 +246,14 @@ def read_generated(
     if len(names) > 1:
         reader.check_duplicates([*columns], node)
     listed = output.columns[place].lower()
+    types = {name: kind for name, kind in output.types.items() if name.lower() != listed}
+    types |= _item_types(output.types.get(output.columns[place]), item.kind, names)
     shown = replace(
         output,
         columns=columns,
         times={name: time for name, time in output.times.items() if name != listed},
         required=frozenset(each for each in output.required if each.lower() != listed),
+        types=types,
     )
     return _exploded_select(query, item, place, names), shown
 

@@ -15,7 +15,13 @@ from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.sql.aggregate_calls import AggregateReader
 from laminar_dagster.config.sql.dialect import Span, call_of
 from laminar_dagster.config.sql.expressions import Expressions
-from laminar_dagster.config.sql.functions import WINDOW_COLUMNS, WINDOW_EDGES, aggregate_within
+from laminar_dagster.config.sql.functions import (
+    LOGICAL_CLOCK,
+    WINDOW_COLUMNS,
+    WINDOW_EDGES,
+    aggregate_within,
+)
+from laminar_dagster.config.sql.logical_clock import CLOCKS
 from laminar_dagster.config.sql.scope import Scope
 from laminar_dagster.config.sql.text import quoted
 from laminar_dagster.config.sql.window_calls import parts_of, read_window
@@ -24,11 +30,14 @@ from laminar_dagster.config.sql.window_calls import parts_of, read_window
 class GroupedText:
     """Rewrites the expressions of one grouped query, and gathers what they need."""
 
-    def __init__(self, expressions: Expressions, scope: Scope, report: Report) -> None:
-        """Take the query's expressions and its input."""
+    def __init__(
+        self, expressions: Expressions, scope: Scope, report: Report, *, changes: bool
+    ) -> None:
+        """Take the query's expressions and its input; ``changes`` if its rows are taken back."""
         self._expressions = expressions
         self._scope = scope
         self._report = report
+        self._changes = changes
         self.window: exp.Expr | None = None
         self.keys: dict[str, str] = {}
         self.aggregates: dict[Aggregate, Aggregate] = {}
@@ -50,6 +59,10 @@ class GroupedText:
             text = self._replacement(node, found, aliases) if found else None
             if text is not None and found is not None:
                 edits[found[0]] = (found[1], self._as_field(node, text))
+            elif self._changes and call_of(node) == LOGICAL_CLOCK:
+                refused = CLOCKS["changing"]
+                where = self._expressions.where(node)
+                self._report.add(where, refused.problem, refused.instead)
             elif isinstance(node, exp.Kwarg):
                 stack.append(node.expression)
             elif isinstance(node, exp.Lambda | exp.Alias | exp.Collate):

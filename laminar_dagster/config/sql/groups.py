@@ -7,6 +7,7 @@ whenever they change. Output and HAVING are rewritten by ``grouped_text.py``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import TokenType, exp
@@ -22,6 +23,7 @@ from laminar_dagster.config.relations import (
 )
 from laminar_dagster.config.sql import changelog
 from laminar_dagster.config.sql.changelog import WEIGHT
+from laminar_dagster.config.sql.column_types import known, type_of
 from laminar_dagster.config.sql.dialect import call_of, span_of
 from laminar_dagster.config.sql.emit_options import LATENESS, TTL
 from laminar_dagster.config.sql.expressions import Clause
@@ -69,7 +71,9 @@ class GroupReader:
         self._expressions = reader.expressions
         self._report = reader.report
         self._emits_changes = reader.emit is not None and reader.emit.changes
-        self._text = GroupedText(reader.expressions, scope, reader.report)
+        self._text = GroupedText(
+            reader.expressions, scope, reader.report, changes=self._emits_changes
+        )
         self._text.window = table_window
 
     def read(self) -> tuple[Query | None, Output]:
@@ -101,9 +105,11 @@ class GroupReader:
         if self._is_endless(window):
             return None, Output(tuple(names), unknown=True)
         if self._emits_changes:
-            return self._changing(window, columns, condition, having)
+            query, changing = self._changing(window, columns, condition, having)
+            return query, replace(changing, types=self._types(items))
         changelog.check_aggregation(self._node, self._scope, names, self._expressions)
-        result = Output(tuple(names), self._times(columns, window))
+        times = self._times(columns, window)
+        result = Output(tuple(names), times, types=self._types(items))
         return self._closing(window, columns, condition, having), result
 
     def _closing(
@@ -145,6 +151,9 @@ class GroupReader:
                     having=having,
                     lateness_micros=self._lateness,
                 )
+
+    def _types(self, items: list[Item]) -> dict[str, exp.DataType]:
+        return known({each.name: type_of(each.node, self._scope) for each in items})
 
     @property
     def _lateness(self) -> int:

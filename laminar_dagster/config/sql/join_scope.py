@@ -47,7 +47,10 @@ class JoinedScope(Scope):
         columns = [LEFT + each for each in left.columns if each != WEIGHT]
         columns += [RIGHT + each for each in right.columns if each != WEIGHT]
         unknown = left.output.unknown or right.output.unknown
-        super().__init__("", Output(tuple(columns), unknown=unknown), "the join")
+        types = {LEFT + name: kind for name, kind in left.output.types.items()}
+        types |= {RIGHT + name: kind for name, kind in right.output.types.items()}
+        output = Output(tuple(columns), unknown=unknown, types=types)
+        super().__init__("", output, "the join")
 
     def seen(self, times: Mapping[str, EventTime], *, hides_right: bool, weighs: bool) -> None:
         """Say what comes out: its event time, whether the right is there, and a ``_weight``."""

@@ -33,6 +33,7 @@ from laminar_dagster.config.sql.join_conditions import (
 from laminar_dagster.config.sql.join_refusals import JOINS, REFERENCES
 from laminar_dagster.config.sql.join_scope import LEFT, RIGHT, JoinedScope
 from laminar_dagster.config.sql.join_terms import JoinTerms
+from laminar_dagster.config.sql.logical_clock import CLOCKS, reads_clock
 from laminar_dagster.config.sql.reference_joins import reference_join, refused_inputs
 from laminar_dagster.config.sql.refusal import Refusal
 from laminar_dagster.config.sql.refusals import RANKS
@@ -98,7 +99,7 @@ class JoinReader:
         joined = joined or (None if windows else self._timed(kind, scope, condition))
         if joined is None:
             return self._broken(scope)
-        self._check_rest(kind, condition)
+        self._check_rest(joined, condition)
         return Input(joined, scope)
 
     def _with_table(self, kind: JoinKind) -> Input:
@@ -182,10 +183,12 @@ class JoinReader:
             )
         return found[1] if found else None
 
-    def _check_rest(self, kind: JoinKind, condition: Condition) -> None:
-        if kind != "inner" and condition.rest:
-            refused = JOINS["condition"]
-            self._report.add(condition.rest[0][1], refused.problem, refused.instead)
+    def _check_rest(self, join: Join, condition: Condition) -> None:
+        if join.kind != "inner" and condition.rest:
+            self._refuse(JOINS["condition"], condition.rest[0][1])
+        for text, where in condition.rest if join.is_weighed else ():
+            if reads_clock(text):
+                self._refuse(CLOCKS["pairs"], where)
 
     # --- by windows -------------------------------------------------------------------------------
 

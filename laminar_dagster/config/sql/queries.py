@@ -14,6 +14,7 @@ from sqlglot import TokenType, exp
 from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.relations import Projection, Query, Select, UnionAll
 from laminar_dagster.config.sql import changelog
+from laminar_dagster.config.sql.column_types import known, type_of
 from laminar_dagster.config.sql.dialect import Span, span_of
 from laminar_dagster.config.sql.expressions import Clause, Expressions
 from laminar_dagster.config.sql.from_clause import FromReader
@@ -30,7 +31,13 @@ from laminar_dagster.config.sql.scope import BROKEN, EventTime, Output, Scope, S
 from laminar_dagster.config.sql.subqueries import without_subqueries
 from laminar_dagster.config.sql.syntax import Emit
 from laminar_dagster.config.sql.text import Statement, quoted
-from laminar_dagster.config.sql.unions import Part, common_times, refused_set_operation, renamed
+from laminar_dagster.config.sql.unions import (
+    Part,
+    common_times,
+    common_types,
+    refused_set_operation,
+    renamed,
+)
 
 _TAKEN = {"this", "expressions", "from_", "joins", "where", "group", "having", "alias", "distinct"}
 _TAKEN |= {"with_"}
@@ -158,8 +165,12 @@ class QueryReader:
             problem = f"this query of a UNION ALL has `{changelog.WEIGHT}` in another place"
             self.report.add(places[odd], problem, "it stands at the same place in each")
         lacking = next((each.lacks_retractions for each in outputs if each.lacks_retractions), "")
-        times = common_times(outputs)
-        return UnionAll(tuple(parts)), Output(first.columns, times, lacks_retractions=lacking)
+        return UnionAll(tuple(parts)), Output(
+            first.columns,
+            common_times(outputs),
+            lacks_retractions=lacking,
+            types=common_types(outputs),
+        )
 
     def _branches(self, node: exp.Expr) -> Iterator[exp.Expr]:
         """The queries of a chain of set operations, first to last."""
@@ -238,13 +249,16 @@ class QueryReader:
         columns: list[Projection] = []
         times: dict[str, EventTime] = {}
         required: set[str] = set()
+        types: dict[str, exp.DataType | None] = {}
         for each in self.items(node, scope):
             if isinstance(each, Star):
                 columns.append(Projection(each.name, each.sql))
                 origin = each.origin
+                types[each.name] = scope.output.types.get(origin)
             else:
                 self.expressions.check(each.node, scope, Clause("SELECT"))
                 columns.append(Projection(each.name, self.expressions.text(each.span)))
+                types[each.name] = type_of(each.node, scope)
                 origin = plain_column(each.node, scope)
                 self._check_alias(each, scope.written(origin))
             required |= {columns[-1].name} if origin in scope.output.required else set()
@@ -258,7 +272,13 @@ class QueryReader:
         changelog.check_projection(node, scope, names, self.expressions)
         lacking = scope.output.lacks_retractions
         # Of a broken input it is not known which columns are event time.
-        output = Output(names, times, lacks_retractions=lacking, required=frozenset(required))
+        output = Output(
+            names,
+            times,
+            lacks_retractions=lacking,
+            required=frozenset(required),
+            types=known(types),
+        )
         output = BROKEN if scope.output.unknown else output
         return Select(relation, tuple(columns), condition), output
 

@@ -16,6 +16,7 @@ from laminar_dagster.config.aggregate import Ordering
 from laminar_dagster.config.relations import Projection, Ranked, Relation
 from laminar_dagster.config.sql import changelog
 from laminar_dagster.config.sql.changelog import WEIGHT
+from laminar_dagster.config.sql.column_types import known, type_of
 from laminar_dagster.config.sql.dialect import call_of
 from laminar_dagster.config.sql.expressions import Clause
 from laminar_dagster.config.sql.join_conditions import conjuncts
@@ -94,7 +95,7 @@ class RankReader:
         order = self._order(window)
         if window.args.get("spec") or window.args.get("alias") or not order:
             return self._refuse(window, RANKS["spec"])
-        columns, rank = self._columns()
+        columns, rank, types = self._columns()
         if keys:
             check_keys(emit, self._report)
         qualify = self._node.args.get("qualify")
@@ -117,7 +118,8 @@ class RankReader:
         )
         names = [each.name for each in columns] + ([rank] if rank is not None else [])
         self._reader.check_duplicates(names, self._node)
-        return query, Output((*names, WEIGHT), rank="" if limit else rank or "")
+        unlimited = "" if limit else rank or ""
+        return query, Output((*names, WEIGHT), rank=unlimited, types=known(types))
 
     def _qualified(self, condition: exp.Expr, window: exp.Expr, rank: str | None) -> int | None:
         """How many rows of each key QUALIFY leaves, 0 if all; None if it was refused."""
@@ -151,19 +153,24 @@ class RankReader:
     def _keys(self, window: exp.Expr) -> list[str]:
         return [self._text(each) for each in window.args.get("partition_by") or ()]
 
-    def _columns(self) -> tuple[list[Projection], str | None]:
+    def _columns(
+        self,
+    ) -> tuple[list[Projection], str | None, dict[str, exp.DataType | None]]:
         columns: list[Projection] = []
+        types: dict[str, exp.DataType | None] = {}
         rank: str | None = None
         for each in self._reader.items(self._node, self._scope):
             if isinstance(each, Star):
                 # The weight of a row is what takes it back, and no column of it.
                 columns += [Projection(each.name, each.sql)] if each.name != WEIGHT else []
+                types[each.name] = self._scope.output.types.get(each.origin)
             elif rank is None and _is_row_number(each.node):
                 rank = each.name
             else:
                 self._expressions.check(each.node, self._scope, Clause("SELECT"))
                 columns.append(Projection(each.name, self._expressions.text(each.span)))
-        return columns, rank
+                types[each.name] = type_of(each.node, self._scope)
+        return columns, rank, types
 
     def _order(self, window: exp.Expr) -> tuple[Ordering, ...]:
         order = window.args.get("order")

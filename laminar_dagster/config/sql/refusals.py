@@ -19,6 +19,8 @@ from laminar_dagster.config.sql.join_refusals import (
     SCALARS,
     SUBQUERIES,
 )
+from laminar_dagster.config.sql.lambdas import LAMBDAS
+from laminar_dagster.config.sql.logical_clock import CLOCKS
 from laminar_dagster.config.sql.refusal import Refusal
 
 _MINUTE: Final = "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
@@ -347,7 +349,7 @@ EXPRESSIONS: Final[Mapping[type[exp.Expr], Refusal]] = {
 def refusals() -> tuple[Refusal, ...]:
     """Every refusal once, in the order in which a query is written."""
     beside = (CLAUSES, GENERATORS, JOINS, REFERENCES, SUBQUERIES, SCALARS, ENDLESS, RANKS)
-    every = (*beside, TABLE_WINDOWS, GROUPINGS, SET_OPERATIONS, EXPRESSIONS)
+    every = (*beside, TABLE_WINDOWS, GROUPINGS, SET_OPERATIONS, EXPRESSIONS, LAMBDAS, CLOCKS)
     named = {each.name: each for table in every for each in reversed([*table.values()])}
     order = dict.fromkeys(each.name for table in every for each in table.values())
     return tuple(named[name] for name in order)

@@ -99,9 +99,11 @@ class _Reader:
         item = query.expressions[0].unalias()
         clause = query.args.get("where")
         expressions = self._reader.expressions
-        expressions.check(item, scope, Clause("a scalar subquery", grouped=True))
+        beside = WEIGHT in self._around.columns
+        place = Clause("a scalar subquery", grouped=True, is_beside_changes=beside)
+        expressions.check(item, scope, place)
         if clause is not None:
-            expressions.check(clause.this, scope, Clause("WHERE"))
+            expressions.check(clause.this, scope, Clause("WHERE", is_beside_changes=beside))
         inside, span = span_of(query), expressions.span(item)
         if len(report.mistakes) > before or inside is None or span is None:
             return None

@@ -44,6 +44,7 @@ class Output:
             empty if it does.
         hidden: Columns that ``*`` does not stand for; they are there by name.
         required: Columns that are never NULL, because a source says NOT NULL of them.
+        types: Of those columns of which the type is known.
         rank: Its column of row numbers, of which the query around has to say how many it wants.
         reference: It is a reference table. Rows that may be taken back join a *weighed* one, which
             never changes or was said to be fit for it, and no *unweighed* one. Empty for a stream.
@@ -55,6 +56,7 @@ class Output:
     lacks_retractions: str = ""
     hidden: frozenset[str] = frozenset()
     required: frozenset[str] = frozenset()
+    types: Mapping[str, exp.DataType] = field(default_factory=dict)
     rank: str = ""
     reference: Literal["", "weighed", "unweighed"] = ""
 

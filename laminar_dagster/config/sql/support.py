@@ -53,7 +53,8 @@ SUPPORTED: Final[dict[str, tuple[Supported, ...]]] = {
         Supported(
             "epoch_time()",
             "SELECT page, epoch_time() AS seen FROM clicks",
-            "the epoch's logical clock; the wall clock is refused",
+            "the epoch's logical clock; the wall clock is refused. Over records and over rows that "
+            "are put out once: not over rows that may be taken back",
         ),
     ),
     "Rows that become several": (

@@ -35,6 +35,18 @@ def renamed(query: Part, names: tuple[str, ...]) -> Part:
     return replace(query, columns=columns)
 
 
+def common_types(outputs: list[Output]) -> dict[str, exp.DataType]:
+    """The columns that are of one type in every query of a union."""
+    found: dict[str, exp.DataType] = {}
+    for position, name in enumerate(outputs[0].columns):
+        names = [each.columns[position] for each in outputs if position < len(each.columns)]
+        types = [each.types.get(own) for each, own in zip(outputs, names, strict=False)]
+        first = types[0]
+        if first is not None and all(each == first for each in types):
+            found[name] = first
+    return found
+
+
 def common_times(outputs: list[Output]) -> dict[str, EventTime]:
     """The columns that are event time in every query of a union, under the first one's names."""
     found: dict[str, EventTime] = {}

@@ -63,6 +63,15 @@ TEXTS = [
     ("exists(tags, x -> x = page)", "exists(tags, x -> x = page)"),
     ("user_id % 2 = 0 or page is not null", "user_id % 2 = 0 OR page IS NOT NULL"),
     ("named_struct('a', 1).a", "named_struct('a', 1).a"),
+    # A field keeps its name, also one that looks like a keyword or a unit.
+    ("cast(device as struct<date: string>)", "cast(device AS STRUCT < date : STRING >)"),
+    ("device::struct<Day int>", "device :: STRUCT < Day INT >"),
+    (
+        "try_cast(tags as array<struct<map: int, rn: map<int, struct<year: int>>>>)",
+        "try_cast(tags AS ARRAY < STRUCT < map : INT, rn : MAP < INT, STRUCT < year : INT >>>>)",
+    ),
+    ("transform(tags, page -> upper(page))", "transform(tags, page -> upper(page))"),
+    ("transform(tags, _ -> c.page)", "transform(tags, _ -> page)"),
 ]
 
 

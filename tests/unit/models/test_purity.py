@@ -14,6 +14,13 @@ from laminar_dagster.models.purity import impurities
         ("from datetime import datetime as d\nd.now()", "wall_clock"),
         ("import datetime\ndatetime.date.today()", "wall_clock"),
         ("import numpy as np\nnp.datetime64('now')", "wall_clock"),
+        ("import pandas as pd\nSTART = pd.Timestamp('now')", "wall_clock"),
+        ("import pandas as pd\nSTART = pd.Timestamp(ts_input='today')", "wall_clock"),
+        ("from pandas import to_datetime\nSTART = to_datetime('now')", "wall_clock"),
+        ("import pandas as pd\ndef f(t): return pd.to_datetime(['today'])", "wall_clock"),
+        ("import pandas as pd\nd = pd.date_range('today', periods=2)", "wall_clock"),
+        ("import pandas as pd\nd = pd.Series(['now'], dtype='datetime64[ns]')", "wall_clock"),
+        ("import numpy as np\nd = np.array(['now'], dtype='M8[s]')", "wall_clock"),
         ("from random import choice", "random"),
         ("import numpy as np\nnp.random.default_rng(1)", "random"),
         ("from numpy import random as r", "random"),
@@ -76,6 +83,8 @@ def test_what_is_not_a_function_of_its_rows_is_found(text: str, kind: str) -> No
         "import pandas as pd\ndef f(t): return t.assign(a=1)[t['b'] > 0].explode('c')",
         "import pandas as pd\ndef f(text): return text.count(',')",
         "def f(t): return t.shift(), t.count()",
+        "import pandas as pd\nx = pd.Timestamp('2026-01-01')\ny = pd.Series(['now'])",
+        "import pandas as pd\ndef f(t): return pd.to_datetime(t['today'])",
     ],
 )
 def test_what_is_one_passes(text: str) -> None:
