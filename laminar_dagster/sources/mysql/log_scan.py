@@ -20,6 +20,7 @@ from laminar_dagster.sources.changes.options import OnTruncate
 from laminar_dagster.sources.mysql.change_rows import ChangeDecoder
 from laminar_dagster.sources.mysql.column_types import MysqlType
 from laminar_dagster.sources.mysql.events import ROWS, UNREADABLE, DamagedLog, Event, Kind
+from laminar_dagster.sources.mysql.frames import Frame
 from laminar_dagster.sources.mysql.gtids import GtidSet, mariadb_gtid, mysql_gtid, mysql_tagged_gtid
 from laminar_dagster.sources.mysql.logged_tables import LoggedTables
 from laminar_dagster.sources.mysql.row_walk import RowsEvent, count_changes, rows_begin
@@ -30,7 +31,6 @@ from laminar_dagster.sources.mysql.values import Unfit
 # For each table the types of its declared columns, as text.
 Shapes = Mapping[str, Mapping[str, str]]
 
-_STANDALONE: Final = 0x01
 # Rows are counted when so many bytes of them have come together, transactions taken when so many.
 _COUNT_BYTES: Final = 1024 * 1024
 _COUNT_TRANSACTIONS: Final = 10_000
@@ -146,7 +146,7 @@ class LogScanner:
         shapes: dict[str, dict[str, str]],
         counter: _RowCounter | None,
     ) -> Iterator[_Transaction]:
-        current, is_open = _Transaction(), False
+        current, frame = _Transaction(), Frame()
         for event in events:
             kind = event.kind
             current.bytes += event.end - event.start
@@ -158,20 +158,16 @@ class LogScanner:
                 if table is not None:
                     self._look_at_rows(event, table, current, counter)
                 continue
-            is_end = False
+            effect: Effect | None = None
             if kind == Kind.MARIADB_GTID:
                 current.gtid = mariadb_gtid(event.body, event.server_id)
-                is_open = not event.body[12] & _STANDALONE
             elif kind == Kind.GTID:
                 current.gtid = mysql_gtid(event.body)
             elif kind == Kind.TAGGED_GTID:
                 current.gtid = mysql_tagged_gtid(event.body)
             elif kind == Kind.QUERY:
                 effect = self._query(event, current)
-                is_open = is_open or effect is Effect.BEGIN
-                is_end = effect in (Effect.COMMIT, Effect.ROLLBACK) or not is_open
             elif kind == Kind.XA_PREPARE:
-                is_end = True
                 # Committed in one phase, it is like any other.
                 if current.changes and not event.body[0]:
                     self._refuse(event, current, "a prepared transaction (XA), which may be undone")
@@ -180,13 +176,10 @@ class LogScanner:
             elif kind == Kind.FORMAT:
                 # A server that died may have left a transaction without an end.
                 self._tables.forget()
-                current, is_open = _Transaction(bytes=event.end - event.start), False
-                is_end = True
-            elif kind == Kind.XID:
-                is_end = True
-            if is_end:
+                current = _Transaction(bytes=event.end - event.start)
+            if frame.is_end(event, effect):
                 yield _ended(current, event)
-                current, is_open = _Transaction(), False
+                current = _Transaction()
 
     def _look_at_rows(
         self,

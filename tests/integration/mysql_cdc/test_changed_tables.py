@@ -153,6 +153,25 @@ def test_rows_without_names_and_rows_that_are_not_whole_are_refused(shop: Shop, 
         shop.plan()
 
 
+def test_compressed_transactions_are_not_passed_over_at_the_end_of_a_file(shop: Shop) -> None:
+    """Whatever was set when they were written: it has been set back since."""
+    shop.plan()
+    with closing(shop.connect()) as connection, connection.cursor() as cursor:
+        if shop.is_mysql:
+            cursor.execute("SET SESSION binlog_transaction_compression = ON")
+            cursor.execute("INSERT INTO orders VALUES (1, 'a')")
+        else:
+            try:
+                cursor.execute("SET GLOBAL log_bin_compress = ON")
+                cursor.execute(f"TRUNCATE TABLE orders /* {'x' * 1000} */")
+            finally:
+                cursor.execute("SET GLOBAL log_bin_compress = OFF")
+    shop.run("FLUSH BINARY LOGS")
+    shop.insert([(2, "b")])
+    with pytest.raises(DecodeFailed, match="compress"):
+        shop.plan()
+
+
 def test_prepared_transactions_are_refused(shop: Shop) -> None:
     shop.plan()
     shop.run("XA START 'x'", "INSERT INTO orders VALUES (1, 'a')", "XA END 'x'", "XA PREPARE 'x'")

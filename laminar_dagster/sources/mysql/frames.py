@@ -1,0 +1,46 @@
+"""Where transactions end in a log: the same for those who plan epochs and those who read them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from laminar_dagster.sources.mysql.events import Event, Kind
+from laminar_dagster.sources.mysql.statements import Effect
+
+_STANDALONE: Final = 0x01
+# A payload is a whole transaction; an incident is a part of none, and nothing follows that ends it.
+_ENDS: Final = frozenset(
+    {Kind.FORMAT, Kind.XID, Kind.XA_PREPARE, Kind.TRANSACTION_PAYLOAD, Kind.INCIDENT}
+)
+
+
+class Frame:
+    """Follows the events of a log, and tells at which of them a transaction ends."""
+
+    def __init__(self) -> None:
+        """Begin between two transactions."""
+        self._is_open = False
+
+    def is_end(self, event: Event, effect: Effect | None) -> bool:
+        """Take the next event.
+
+        Args:
+            event: The first of a file is an end too: what a server that died left without one
+                was never committed.
+            effect: Of its statement, if it is one.
+        """
+        kind = event.kind
+        if kind == Kind.MARIADB_GTID:
+            self._is_open = not event.body[12] & _STANDALONE
+            return False
+        if effect is not None:
+            self._is_open = self._is_open or effect is Effect.BEGIN
+            is_end = effect in (Effect.COMMIT, Effect.ROLLBACK) or not self._is_open
+        elif kind == Kind.COMPRESSED_QUERY:
+            # Too short to be compressed are those that begin or end a transaction.
+            is_end = not self._is_open
+        else:
+            is_end = kind in _ENDS
+        if is_end:
+            self._is_open = False
+        return is_end

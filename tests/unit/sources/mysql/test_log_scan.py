@@ -1,0 +1,65 @@
+"""How far an epoch may read a log, and what it may not pass over."""
+
+from __future__ import annotations
+
+import pytest
+
+from laminar_dagster.core.errors import DecodeFailed
+from laminar_dagster.sources.mysql.events import Kind
+from tests.unit.sources.mysql.hand_made_log import HandMadeLog
+
+
+def test_an_epoch_ends_where_a_transaction_does() -> None:
+    log = HandMadeLog().transaction(1, 2)
+    end = log.place
+    log.query("BEGIN").rows(3)
+    found = log.scan()
+    assert ((found.file, found.position), found.changes) == (end, 1)
+
+
+# --- what cannot be read -------------------------------------------------------------------------
+
+# A transaction in one event, and an event of which no transaction is a part.
+WHOLE = [(Kind.GTID, Kind.TRANSACTION_PAYLOAD), (Kind.INCIDENT,), (Kind.COMPRESSED_QUERY,)]
+
+
+@pytest.mark.parametrize("kinds", WHOLE)
+def test_what_cannot_be_read_is_not_passed_over_at_the_end_of_a_file(
+    kinds: tuple[Kind, ...],
+) -> None:
+    log = HandMadeLog()
+    for kind in kinds:
+        log.add(kind, bytes(42))
+    log.add(Kind.ROTATE).new_file().transaction(1)
+    with pytest.raises(DecodeFailed, match=r"b\.000001:"):
+        log.scan()
+
+
+@pytest.mark.parametrize("kinds", WHOLE)
+def test_what_cannot_be_read_is_found_where_the_log_ends(kinds: tuple[Kind, ...]) -> None:
+    """And the epoch before it ends before it."""
+    log = HandMadeLog().transaction(1)
+    end = log.place
+    for kind in kinds:
+        log.add(kind, bytes(42))
+    found = log.scan()
+    assert ((found.file, found.position), found.changes) == (end, 1)
+    log.events = log.events[4:]
+    with pytest.raises(DecodeFailed):
+        log.scan()
+
+
+def test_compressed_rows_are_refused_once_their_transaction_ends() -> None:
+    log = HandMadeLog().query("BEGIN").add(Kind.COMPRESSED_QUERY).add(Kind.COMPRESSED_WRITE)
+    # A server that died leaves nothing that was ever committed.
+    assert log.scan().changes == 0
+    log.add(Kind.XID, bytes(8)).new_file()
+    with pytest.raises(DecodeFailed, match="log_bin_compress"):
+        log.scan()
+
+
+@pytest.mark.parametrize("kind", [Kind.COMPRESSED_WRITE, Kind.PARTIAL_UPDATE])
+def test_a_transaction_without_an_end_is_not_refused(kind: Kind) -> None:
+    log = HandMadeLog().transaction(1).query("BEGIN").add(kind).new_file().transaction(2)
+    found = log.scan()
+    assert ((found.file, found.position), found.changes) == (log.place, 2)
