@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from laminar_dagster.sources.mysql.events import Event, Kind
-from laminar_dagster.sources.mysql.statements import Effect
+from laminar_dagster.sources.mysql.server_log import number_of
+from laminar_dagster.sources.mysql.statements import Effect, effect_of, statement_in
 
 _STANDALONE: Final = 0x01
 # A payload is a whole transaction; an incident is a part of none, and nothing follows that ends it.
@@ -44,3 +46,25 @@ class Frame:
         if is_end:
             self._is_open = False
         return is_end
+
+
+def last_ends(events: Iterable[Event], before: int) -> dict[str, int] | None:
+    """Where in each file the last transaction that is whole ends; what follows it is not.
+
+    Args:
+        events: From the end of a transaction on.
+        before: The number of the file that is the first not to be looked at.
+
+    Returns:
+        None if the events end before that file begins: what is there is not known then.
+    """
+    frame, found = Frame(), dict[str, int]()
+    for event in events:
+        if number_of(event.file) >= before:
+            return found
+        effect: Effect | None = None
+        if event.kind == Kind.QUERY:
+            effect, _ = effect_of(statement_in(event.body), ())
+        if frame.is_end(event, effect):
+            found[event.file] = event.end
+    return None
