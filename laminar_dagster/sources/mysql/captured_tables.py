@@ -119,7 +119,12 @@ class CapturedTables:
         charsets = charsets_of(session, facts)
         return LogScanner(
             self.source_id,
-            LoggedTables(options.tables, charsets, is_mariadb=facts.is_mariadb),
+            LoggedTables(
+                options.tables,
+                charsets,
+                is_mariadb=facts.is_mariadb,
+                ignores_case=facts.ignores_case,
+            ),
             ChangeDecoder(self.schema),
             on_truncate=options.on_truncate,
         )

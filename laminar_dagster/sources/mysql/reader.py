@@ -71,7 +71,12 @@ class MysqlSplitReader:
         with server.session() as session:
             facts = look_up(session)
             charsets = charsets_of(session, facts)
-        tables = LoggedTables(self.options.tables, charsets, is_mariadb=facts.is_mariadb)
+        tables = LoggedTables(
+            self.options.tables,
+            charsets,
+            is_mariadb=facts.is_mariadb,
+            ignores_case=facts.ignores_case,
+        )
         reading = _Reading(tables, ChangeDecoder(self.schema), self.options.on_truncate)
         last = progress_of(end)
         reached = (start.binlog_file, start.binlog_position)

@@ -84,8 +84,8 @@ def effect_of(
     if first == "XA":
         return _XA.get(words[1], Effect.NONE) if words[1:] else Effect.NONE, None
     if first == "DROP" and words[1:2] and words[1] in ("DATABASE", "SCHEMA"):
-        dropped = {word for word, _ in tokens[2:]}
-        gone = next((each for each in tables if each[0] in dropped), None)
+        dropped = {word.casefold() for word, _ in tokens[2:]}
+        gone = next((each for each in tables if each[0].casefold() in dropped), None)
         return (Effect.REMOVES if gone else Effect.NONE), gone
     named = _named(tokens, statement.schema, tables)
     if named is None:

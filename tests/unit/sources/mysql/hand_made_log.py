@@ -84,10 +84,11 @@ class HandMadeLog:
         limits: Admission = NO_LIMIT,
         on_truncate: OnTruncate = "fail",
         most_bytes: int = 2**40,
+        ignores_case: bool = False,
     ) -> Scanned:
         """Look for the end of an epoch, from the first event on."""
         first = self.events[0]
-        tables = LoggedTables({ORDERS}, CHARSETS, is_mariadb=False)
+        tables = LoggedTables({ORDERS}, CHARSETS, is_mariadb=False, ignores_case=ignores_case)
         scanner = LogScanner(SOURCE, tables, ChangeDecoder(SCHEMA), on_truncate=on_truncate)
         start = (first.file, first.start)
         return scanner.scan(self.events, start, {}, limits, most_bytes, None)

@@ -17,6 +17,13 @@ def test_an_epoch_ends_where_a_transaction_does() -> None:
     assert ((found.file, found.position), found.changes) == (end, 1)
 
 
+def test_the_case_of_a_name_counts_where_the_server_says_so() -> None:
+    log = HandMadeLog().transaction(1, table=("Shop", "ORDERS"))
+    assert log.scan().changes == 0
+    found = log.scan(ignores_case=True)
+    assert (found.changes, [*found.shapes]) == (1, ["shop.orders"])
+
+
 # --- what cannot be read -------------------------------------------------------------------------
 
 # A transaction in one event, and an event of which no transaction is a part.
