@@ -7,13 +7,26 @@ from typing import Final
 
 from laminar_dagster.sources.mysql.events import Event, Kind
 from laminar_dagster.sources.mysql.server_log import number_of
-from laminar_dagster.sources.mysql.statements import Effect, effect_of, statement_in
+from laminar_dagster.sources.mysql.statements import (
+    Effect,
+    Statement,
+    effect_of,
+    statement_in,
+)
 
 _STANDALONE: Final = 0x01
 # A payload is a whole transaction; an incident is a part of none, and nothing follows that ends it.
 _ENDS: Final = frozenset(
     {Kind.FORMAT, Kind.XID, Kind.XA_PREPARE, Kind.TRANSACTION_PAYLOAD, Kind.INCIDENT}
 )
+
+
+def statement_of(event: Event) -> Statement | None:
+    """The statement that an event holds; None if it holds none."""
+    if event.kind == Kind.QUERY:
+        return statement_in(event.body)
+    # A file that was loaded as a statement is in the log as the statement that loads it.
+    return statement_in(event.body, is_load=True) if event.kind == Kind.EXECUTE_LOAD else None
 
 
 class Frame:
@@ -62,9 +75,8 @@ def last_ends(events: Iterable[Event], before: int) -> dict[str, int] | None:
     for event in events:
         if number_of(event.file) >= before:
             return found
-        effect: Effect | None = None
-        if event.kind == Kind.QUERY:
-            effect, _ = effect_of(statement_in(event.body), ())
+        statement = statement_of(event)
+        effect = effect_of(statement, ())[0] if statement is not None else None
         if frame.is_end(event, effect):
             found[event.file] = event.end
     return None

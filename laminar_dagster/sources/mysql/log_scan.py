@@ -20,11 +20,11 @@ from laminar_dagster.sources.changes.options import OnTruncate
 from laminar_dagster.sources.mysql.change_rows import ChangeDecoder
 from laminar_dagster.sources.mysql.column_types import MysqlType
 from laminar_dagster.sources.mysql.events import ROWS, UNREADABLE, DamagedLog, Event, Kind
-from laminar_dagster.sources.mysql.frames import Frame
+from laminar_dagster.sources.mysql.frames import Frame, statement_of
 from laminar_dagster.sources.mysql.gtids import GtidSet, mariadb_gtid, mysql_gtid, mysql_tagged_gtid
 from laminar_dagster.sources.mysql.logged_tables import LoggedTables
 from laminar_dagster.sources.mysql.row_walk import RowsEvent, count_changes, rows_begin
-from laminar_dagster.sources.mysql.statements import Effect, effect_of, statement_in
+from laminar_dagster.sources.mysql.statements import Effect, Statement, effect_of
 from laminar_dagster.sources.mysql.table_map import LoggedTable, UnreadableTable
 from laminar_dagster.sources.mysql.values import Unfit
 
@@ -158,15 +158,14 @@ class LogScanner:
                 if table is not None:
                     self._look_at_rows(event, table, current, counter)
                 continue
-            effect: Effect | None = None
+            statement = statement_of(event)
+            effect = self._effect(event, statement, current) if statement is not None else None
             if kind == Kind.MARIADB_GTID:
                 current.gtid = mariadb_gtid(event.body, event.server_id)
             elif kind == Kind.GTID:
                 current.gtid = mysql_gtid(event.body)
             elif kind == Kind.TAGGED_GTID:
                 current.gtid = mysql_tagged_gtid(event.body)
-            elif kind == Kind.QUERY:
-                effect = self._query(event, current)
             elif kind == Kind.XA_PREPARE:
                 # Committed in one phase, it is like any other.
                 if current.changes and not event.body[0]:
@@ -199,8 +198,7 @@ class LogScanner:
         if counter is not None and current.problem is None:
             counter.add(current, table, rows)
 
-    def _query(self, event: Event, current: _Transaction) -> Effect:
-        statement = statement_in(event.body)
+    def _effect(self, event: Event, statement: Statement, current: _Transaction) -> Effect:
         effect, table = effect_of(statement, self._tables.wanted)
         if effect is Effect.ROLLBACK and current.changes:
             self._refuse(event, current, "a transaction with changes was rolled back")

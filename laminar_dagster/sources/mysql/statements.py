@@ -17,12 +17,34 @@ from typing import Final
 # A table, by its database and its name.
 TableName = tuple[str, str]
 
-_COMMENT: Final = re.compile(r"/\*(?!!|M!).*?\*/|--\s[^\n]*|#[^\n]*", re.DOTALL)
-_TOKEN: Final = re.compile(
-    r"`(?P<quoted>(?:[^`]|``)+)`|(?P<word>[\w$]+)|(?P<text>'(?:[^'\\]|\\.|'')*')"
-    r'|(?P<other>"(?:[^"\\]|\\.|"")*")|(?P<sign>[.,()=])',
-    re.DOTALL,
-)
+# Modes of a session that change what a statement says.
+_ANSI_QUOTES: Final = 1 << 2
+_NO_BACKSLASH_ESCAPES: Final = 1 << 20
+# What an event tells of its session begins with these two, and how long each is.
+_FLAGS, _SQL_MODE, _FLAGS_SIZE, _SQL_MODE_SIZE = 0, 1, 4, 8
+_HEAD: Final = 13
+# Of a statement that loads a file: which one, and where in the statement its name stands.
+_LOAD_HEAD: Final = 13
+
+
+def _token(*, escapes: bool) -> re.Pattern[str]:
+    """What a statement is made of. Of a comment that is carried out only the edge is a comment."""
+
+    def up_to(quote: str) -> str:
+        rest = r"\\]|\\.|" if escapes else "]|"
+        return f"(?:[^{quote}{rest}{quote}{quote})*"
+
+    single, double = up_to("'"), up_to('"')
+    return re.compile(
+        r"/\*(?!M?!).*?\*/|--(?=\s|$)[^\n]*|\#[^\n]*|/\*M?!\d*"
+        rf"|`(?P<quoted>(?:[^`]|``)+)`|'{single}'"
+        rf'|"(?P<double>{double})"|(?P<word>[\w$]+)|(?P<sign>[.,()=])',
+        re.DOTALL,
+    )
+
+
+_TOKEN: Final = _token(escapes=True)
+_TOKEN_WITHOUT_ESCAPES: Final = _token(escapes=False)
 _LOSES_PARTITIONS: Final = frozenset(
     {"DROP", "TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "COALESCE", "CONVERT"}
 )
@@ -52,18 +74,30 @@ class Statement:
 
     Attributes:
         schema: The database in which its names were looked up.
+        sql_mode: The modes in which its session read it; None if they are not known.
     """
 
     schema: str
     text: str
+    sql_mode: int | None = None
 
 
-def statement_in(body: bytes) -> Statement:
-    """Read the statement of an event."""
+def statement_in(body: bytes, *, is_load: bool = False) -> Statement:
+    """Read the statement of an event, or of one that loads a file."""
     schema_size = body[8]
-    at = 13 + int.from_bytes(body[11:13], "little")
+    begin = _HEAD + _LOAD_HEAD if is_load else _HEAD
+    at = begin + int.from_bytes(body[11:13], "little")
     schema = body[at : at + schema_size].decode("utf-8", "replace")
-    return Statement(schema, body[at + schema_size + 1 :].decode("utf-8", "replace"))
+    text = body[at + schema_size + 1 :].decode("utf-8", "replace")
+    return Statement(schema, text, _sql_mode(body[begin:at]))
+
+
+def _sql_mode(told: bytes) -> int | None:
+    at = 1 + _FLAGS_SIZE if told[:1] == bytes([_FLAGS]) else 0
+    end = at + 1 + _SQL_MODE_SIZE
+    if told[at : at + 1] != bytes([_SQL_MODE]) or len(told) < end:
+        return None
+    return int.from_bytes(told[at + 1 : end], "little")
 
 
 def effect_of(
@@ -74,7 +108,7 @@ def effect_of(
     frame = _FRAMES.get(text[:20].upper().rstrip(" ;"))
     if frame is not None:
         return frame, None
-    tokens = _tokens(text)
+    tokens = _tokens(statement)
     if not tokens:
         return Effect.NONE, None
     first = tokens[0][0].upper()
@@ -143,12 +177,21 @@ def _named(
     return None
 
 
-def _tokens(text: str) -> list[tuple[str, bool]]:
-    """Words, names and signs, and whether each can only be a name. Texts are left out."""
+def _tokens(statement: Statement) -> list[tuple[str, bool]]:
+    """Words, names and signs, and whether each can only be a name. Texts are left out.
+
+    What stands in double quotes is a text or a name, as its session had it; a name, if that is not
+    known.
+    """
+    mode = statement.sql_mode
+    pattern = _TOKEN_WITHOUT_ESCAPES if mode and mode & _NO_BACKSLASH_ESCAPES else _TOKEN
+    has_names = mode is None or bool(mode & _ANSI_QUOTES)
     found: list[tuple[str, bool]] = []
-    for match in _TOKEN.finditer(_COMMENT.sub(" ", text)):
+    for match in pattern.finditer(statement.text):
         if match["quoted"] is not None:
             found.append((match["quoted"].replace("``", "`"), True))
+        elif match["double"] is not None and has_names:
+            found.append((match["double"].replace('""', '"'), True))
         elif match["word"] is not None or match["sign"] is not None:
             found.append((match[0], match["sign"] is not None))
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import closing
+from pathlib import Path
 
 import pyarrow as pa
 import pymysql
@@ -43,6 +44,8 @@ def test_changes_are_read_by_what_the_table_was_then(shop: Shop) -> None:
         ("ALTER TABLE orders RENAME TO former", "renamed"),
         ("CREATE OR REPLACE TABLE orders (id BIGINT PRIMARY KEY, name TEXT)", "replaced"),
         ("DROP TABLE orders", "dropped"),
+        ("/*!40000 DROP TABLE orders*/", "dropped"),
+        ("ALTER TABLE orders COMMENT = 'a # b', RENAME TO former", "renamed"),
     ],
 )
 def test_what_takes_rows_away_at_one_stroke_is_refused(
@@ -60,6 +63,23 @@ def test_what_takes_rows_away_at_one_stroke_is_refused(
         with pytest.raises(TableChanged, match=what) as caught:
             shop.plan()
         assert f"{shop.database}.orders" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ('TRUNCATE TABLE "orders"', "TRUNCATE"),
+        ('RENAME TABLE "orders" TO "former"', "renamed"),
+        ('DROP TABLE "orders"', "dropped"),
+    ],
+)
+def test_names_in_double_quotes_are_names_where_the_session_says_so(
+    shop: Shop, statement: str, what: str
+) -> None:
+    shop.plan()
+    shop.run("SET SESSION sql_mode = 'ANSI_QUOTES'", statement)
+    with pytest.raises(TableChanged, match=what):
+        shop.plan()
 
 
 @pytest.mark.parametrize(
@@ -134,6 +154,32 @@ def test_partitions_are_read_as_one_table(shop_with: ShopFactory) -> None:
 def test_rows_written_as_statements_are_refused(shop: Shop) -> None:
     shop.plan()
     shop.run("SET SESSION binlog_format = 'STATEMENT'", "INSERT INTO orders VALUES (1, 'a')")
+    with pytest.raises(TableChanged, match="binlog_format"):
+        shop.plan()
+
+
+def test_a_file_that_was_loaded_as_a_statement_is_refused(shop: Shop, tmp_path: Path) -> None:
+    shop.plan()
+    rows = tmp_path / "rows.txt"
+    rows.write_text("1\ta\n")
+    endpoint = shop.endpoint
+    with (
+        closing(
+            pymysql.connect(
+                host=endpoint.host,
+                port=endpoint.port,
+                user=endpoint.user,
+                password=endpoint.password,
+                database=shop.database,
+                autocommit=True,
+                ssl_disabled=True,
+                local_infile=True,
+            )
+        ) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("SET SESSION binlog_format = 'STATEMENT'")
+        cursor.execute(f"LOAD DATA LOCAL INFILE '{rows}' INTO TABLE orders")
     with pytest.raises(TableChanged, match="binlog_format"):
         shop.plan()
 

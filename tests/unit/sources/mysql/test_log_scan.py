@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from laminar_dagster.core.errors import DecodeFailed
+from laminar_dagster.core.errors import DecodeFailed, TableChanged
 from laminar_dagster.sources.mysql.events import Kind
-from tests.unit.sources.mysql.hand_made_log import HandMadeLog
+from tests.unit.sources.mysql.hand_made_log import HandMadeLog, query_body
 
 
 def test_an_epoch_ends_where_a_transaction_does() -> None:
@@ -70,3 +70,14 @@ def test_a_transaction_without_an_end_is_not_refused(kind: Kind) -> None:
     log = HandMadeLog().transaction(1).query("BEGIN").add(kind).new_file().transaction(2)
     found = log.scan()
     assert ((found.file, found.position), found.changes) == (log.place, 2)
+
+
+# --- statements ----------------------------------------------------------------------------------
+
+
+def test_a_file_that_was_loaded_as_a_statement_is_refused() -> None:
+    body = query_body("LOAD DATA LOCAL INFILE 'x' IGNORE INTO TABLE `orders` FIELDS")
+    log = HandMadeLog().query("BEGIN").add(Kind.EXECUTE_LOAD, body[:13] + bytes(13) + body[13:])
+    log.add(Kind.XID, bytes(8))
+    with pytest.raises(TableChanged, match="binlog_format"):
+        log.scan()
