@@ -24,7 +24,7 @@ from laminar_dagster.sources.mysql.frames import Frame, statement_of
 from laminar_dagster.sources.mysql.gtids import GtidSet, mariadb_gtid, mysql_gtid, mysql_tagged_gtid
 from laminar_dagster.sources.mysql.logged_tables import LoggedTables
 from laminar_dagster.sources.mysql.row_walk import RowsEvent, count_changes, rows_begin
-from laminar_dagster.sources.mysql.statements import Effect, Statement, effect_of
+from laminar_dagster.sources.mysql.statements import Effect, Statement, effect_of, savepoint_in
 from laminar_dagster.sources.mysql.table_map import LoggedTable, UnreadableTable
 from laminar_dagster.sources.mysql.values import Unfit
 
@@ -65,12 +65,14 @@ class _Transaction:
         changes: How many events with changes to the tables it has.
         rows: How many rows they change, as far as these have been counted.
         row_bytes: And of how many bytes.
+        savepoints: How many changes stand before each.
     """
 
     changes: int = 0
     rows: int = 0
     row_bytes: int = 0
     shapes: dict[str, dict[str, str]] = field(default_factory=dict)
+    savepoints: dict[str, int] = field(default_factory=dict)
     gtid: str | None = None
     problem: LaminarError | None = None
     bytes: int = 0
@@ -202,6 +204,12 @@ class LogScanner:
         effect, table = effect_of(statement, self._tables.wanted)
         if effect is Effect.ROLLBACK and current.changes:
             self._refuse(event, current, "a transaction with changes was rolled back")
+        elif effect is Effect.MARKS:
+            current.savepoints[savepoint_in(statement)] = current.changes
+        # Where the server cannot take back all of it, it leaves the changes in the log.
+        elif effect is Effect.UNDOES:
+            if current.changes > current.savepoints.get(savepoint_in(statement), 0):
+                self._refuse(event, current, "changes were taken back (ROLLBACK TO a savepoint)")
         if table is None or current.problem is not None:
             return effect
         if effect is Effect.EMPTIES and self._on_truncate != "fail":

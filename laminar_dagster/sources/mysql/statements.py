@@ -60,7 +60,9 @@ class Effect(Enum):
     BEGIN = "begin"
     COMMIT = "commit"
     ROLLBACK = "rollback"
-    WITHIN = "a savepoint"
+    WITHIN = "within a transaction"
+    MARKS = "a savepoint"
+    UNDOES = "back to a savepoint"
     DEFINES = "its definition was changed"
     EMPTIES = "it was emptied (TRUNCATE)"
     REMOVES = "it was dropped, renamed or replaced"
@@ -112,9 +114,9 @@ def effect_of(
     if not tokens:
         return Effect.NONE, None
     first = tokens[0][0].upper()
-    if first in ("SAVEPOINT", "RELEASE") or text.upper().startswith("ROLLBACK TO"):
-        return Effect.WITHIN, None
     words = [word.upper() for word, is_name in tokens if not is_name]
+    if first in _SAVEPOINTS or words[:2] == ["ROLLBACK", "TO"]:
+        return _SAVEPOINTS.get(first, Effect.UNDOES), None
     if first == "XA":
         return _XA.get(words[1], Effect.NONE) if words[1:] else Effect.NONE, None
     if first == "DROP" and words[1:2] and words[1] in ("DATABASE", "SCHEMA"):
@@ -125,6 +127,11 @@ def effect_of(
     if named is None:
         return Effect.NONE, None
     return _effect(first, words), named
+
+
+def savepoint_in(statement: Statement) -> str:
+    """The savepoint that a statement is about. The server does not tell them apart by case."""
+    return _tokens(statement)[-1][0].casefold()
 
 
 def _effect(first: str, words: list[str]) -> Effect:
@@ -203,5 +210,6 @@ _FRAMES: Final = {
     "COMMIT": Effect.COMMIT,
     "ROLLBACK": Effect.ROLLBACK,
 }
+_SAVEPOINTS: Final = {"SAVEPOINT": Effect.MARKS, "RELEASE": Effect.WITHIN}
 # MySQL's frame of a transaction that is prepared; the event that prepares it is its end.
 _XA: Final = {"START": Effect.BEGIN, "BEGIN": Effect.BEGIN, "END": Effect.WITHIN}

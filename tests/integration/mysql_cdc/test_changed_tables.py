@@ -228,6 +228,24 @@ def test_prepared_transactions_are_refused(shop: Shop) -> None:
         shop.run("XA ROLLBACK 'x'")
 
 
+def test_changes_that_a_savepoint_took_back(shop: Shop) -> None:
+    """They are not in the log, unless MariaDB cannot take back all that stands behind them."""
+    shop.run("CREATE TABLE others (id INT)")
+    shop.plan()
+    undone = "BEGIN", "SAVEPOINT s", "INSERT INTO orders VALUES (666, 'x')", "ROLLBACK TO s"
+    shop.run(*undone, "INSERT INTO orders VALUES (1, 'a')", "COMMIT")
+    shop.run("BEGIN", "INSERT INTO orders VALUES (2, 'b')", "CREATE TEMPORARY TABLE t (id INT)")
+    shop.run("SAVEPOINT s", "INSERT INTO others VALUES (1)", "ROLLBACK TO s", "COMMIT")
+    assert ids(shop.epoch()) == [1, 2]
+    shop.run("BEGIN", "INSERT INTO orders VALUES (3, 'c')", "CREATE TEMPORARY TABLE u (id INT)")
+    shop.run("SAVEPOINT s", "INSERT INTO orders VALUES (667, 'x')", "ROLLBACK TO s", "COMMIT")
+    if shop.is_mysql:
+        assert ids(shop.epoch()) == [3]
+        return
+    with pytest.raises(DecodeFailed, match="ROLLBACK TO"):
+        shop.plan()
+
+
 def test_transactions_of_one_phase_are_read_as_any_other(shop: Shop) -> None:
     shop.plan()
     shop.run("XA START 'x'", "INSERT INTO orders VALUES (1, 'a')", "XA END 'x'")

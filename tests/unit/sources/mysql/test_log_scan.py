@@ -81,3 +81,25 @@ def test_a_file_that_was_loaded_as_a_statement_is_refused() -> None:
     log.add(Kind.XID, bytes(8))
     with pytest.raises(TableChanged, match="binlog_format"):
         log.scan()
+
+
+# --- savepoints ----------------------------------------------------------------------------------
+
+
+def test_changes_that_a_savepoint_took_back_are_refused() -> None:
+    log = HandMadeLog().query("BEGIN").rows(1).query("SAVEPOINT `s`").rows(2)
+    log.query("ROLLBACK TO `s`").add(Kind.XID, bytes(8))
+    with pytest.raises(DecodeFailed, match="ROLLBACK TO"):
+        log.scan()
+
+
+def test_changes_before_a_savepoint_stay() -> None:
+    log = HandMadeLog().query("BEGIN").rows(1).query("SAVEPOINT `s`")
+    log.rows(2, table=("shop", "others")).query("ROLLBACK TO `s`").rows(3)
+    log.query("COMMIT")
+    assert log.scan().changes == 2
+    # Without a savepoint in the log, it stood before all of it.
+    log.query("BEGIN").rows(4).query("ROLLBACK TO `s`").query("COMMIT")
+    log.events = log.events[-5:]
+    with pytest.raises(DecodeFailed, match="ROLLBACK TO"):
+        log.scan()

@@ -10,6 +10,7 @@ from laminar_dagster.sources.mysql.statements import (
     Effect,
     Statement,
     effect_of,
+    savepoint_in,
     statement_in,
 )
 from tests.unit.sources.mysql.hand_made_log import query_body
@@ -27,8 +28,9 @@ ORDERS = ("shop", "orders")
         ("COMMIT", Effect.COMMIT),
         ("COMMIT ;", Effect.COMMIT),
         ("ROLLBACK", Effect.ROLLBACK),
-        ("ROLLBACK TO `a`", Effect.WITHIN),
-        ("SAVEPOINT orders", Effect.WITHIN),
+        ("ROLLBACK TO `a`", Effect.UNDOES),
+        ("SAVEPOINT orders", Effect.MARKS),
+        ("RELEASE SAVEPOINT orders", Effect.WITHIN),
         ("XA START X'6f7264657273',X'',1", Effect.BEGIN),
         ("XA END X'78',X'',1", Effect.WITHIN),
         ("XA ROLLBACK X'78',X'',1", Effect.NONE),
@@ -132,6 +134,13 @@ def test_a_backslash_may_be_one() -> None:
 def test_the_modes_of_a_statement_are_in_its_event() -> None:
     found = statement_in(query_body("TRUNCATE x", sql_mode=ANSI_QUOTES))
     assert found == Statement("shop", "TRUNCATE x", ANSI_QUOTES)
+
+
+@pytest.mark.parametrize(
+    "text", ["SAVEPOINT `a b`", "ROLLBACK TO `A b`", "rollback to savepoint `a b`"]
+)
+def test_the_name_of_a_savepoint(text: str) -> None:
+    assert savepoint_in(Statement("shop", text)) == "a b"
 
 
 def test_a_statement_that_loads_a_file() -> None:
