@@ -63,6 +63,7 @@ class Effect(Enum):
     WITHIN = "within a transaction"
     MARKS = "a savepoint"
     UNDOES = "back to a savepoint"
+    COMPLETES = "a prepared transaction was committed (XA)"
     DEFINES = "its definition was changed"
     EMPTIES = "it was emptied (TRUNCATE)"
     REMOVES = "it was dropped, renamed or replaced"
@@ -212,4 +213,9 @@ _FRAMES: Final = {
 }
 _SAVEPOINTS: Final = {"SAVEPOINT": Effect.MARKS, "RELEASE": Effect.WITHIN}
 # MySQL's frame of a transaction that is prepared; the event that prepares it is its end.
-_XA: Final = {"START": Effect.BEGIN, "BEGIN": Effect.BEGIN, "END": Effect.WITHIN}
+_XA: Final = {
+    "START": Effect.BEGIN,
+    "BEGIN": Effect.BEGIN,
+    "END": Effect.WITHIN,
+    "COMMIT": Effect.COMPLETES,
+}

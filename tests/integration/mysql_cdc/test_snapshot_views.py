@@ -11,7 +11,9 @@ import pymysql
 import pytest
 
 from laminar_dagster.core.errors import SourceUnavailable
-from laminar_dagster.sources.mysql import snapshot
+from laminar_dagster.sources.mysql import captured_tables, snapshot
+from laminar_dagster.sources.mysql.prepared import require_nothing_prepared
+from laminar_dagster.sources.mysql.server_log import ServerLog
 from tests.integration.mysql_cdc.shop import Shop
 
 
@@ -89,3 +91,63 @@ def test_a_lock_ends_with_a_client_that_says_nothing_more(
         shop.plan()
     monkeypatch.undo()
     assert [row["id"] for row in shop.epoch()] == [1, 2]
+
+
+def prepare(shop: Shop, key: int) -> None:
+    """In a connection that is gone afterwards, as the coordinator of such a transaction may be."""
+    with closing(shop.connect()) as connection, connection.cursor() as cursor:
+        for statement in (
+            f"XA START '{shop.database}'",
+            f"INSERT INTO orders VALUES ({key}, 'x')",
+            f"XA END '{shop.database}'",
+            f"XA PREPARE '{shop.database}'",
+        ):
+            cursor.execute(statement)
+
+
+def finish(shop: Shop, how: str) -> None:
+    """The server has to see first that the connection is gone."""
+    for _ in range(500):
+        with suppress(pymysql.Error):
+            shop.run(f"XA {how} '{shop.database}'")
+            return
+        time.sleep(0.01)
+    pytest.fail("the transaction cannot be finished")
+
+
+@pytest.mark.parametrize("mode", ["initial", "never"])
+def test_nothing_is_begun_while_a_transaction_is_prepared(shop: Shop, mode: str) -> None:
+    """It would be in the log before the place, and in no copy."""
+    shop.options["snapshot"] = mode
+    shop.insert([(1, "a")])
+    prepare(shop, 2)
+    try:
+        with pytest.raises(SourceUnavailable, match="XA"):
+            shop.plan()
+        assert shop.keeper.newest() is None
+    finally:
+        finish(shop, "COMMIT")
+    shop.plan()
+    shop.insert([(3, "c")])
+    found = shop.read(shop.plans[-1]).to_pylist() + shop.catch_up()
+    assert [row["id"] for row in found] == ([1, 2, 3] if mode == "initial" else [3])
+
+
+@pytest.mark.parametrize("mode", ["initial", "never"])
+def test_one_that_is_committed_while_the_copy_is_begun_is_found_in_the_log(
+    shop: Shop, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.options["snapshot"] = mode
+    prepare(shop, 1)
+
+    def late(server: ServerLog, file: str, position: int) -> None:
+        finish(shop, "COMMIT")
+        require_nothing_prepared(server, file, position)
+
+    monkeypatch.setattr(captured_tables, "require_nothing_prepared", late)
+    with pytest.raises(SourceUnavailable, match="XA"):
+        shop.plan()
+    monkeypatch.undo()
+    assert shop.keeper.newest() is None
+    shop.options["snapshot"] = "initial"
+    assert [row["id"] for row in shop.epoch()] == [1]

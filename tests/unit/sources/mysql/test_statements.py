@@ -34,6 +34,7 @@ ORDERS = ("shop", "orders")
         ("XA START X'6f7264657273',X'',1", Effect.BEGIN),
         ("XA END X'78',X'',1", Effect.WITHIN),
         ("XA ROLLBACK X'78',X'',1", Effect.NONE),
+        ("XA COMMIT X'78',X'',1", Effect.COMPLETES),
         ("XA", Effect.NONE),
         ("", Effect.NONE),
         ("/* nothing */", Effect.NONE),
