@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from laminar_dagster.clients.mysql.binlog import LAST_PLACE
 from laminar_dagster.core.errors import DecodeFailed, LaminarError, TableChanged
 from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.offsets import LogMark
@@ -73,12 +74,24 @@ class _Transaction:
     row_bytes: int = 0
     shapes: dict[str, dict[str, str]] = field(default_factory=dict)
     savepoints: dict[str, int] = field(default_factory=dict)
-    gtid: str | None = None
+    gtids: list[str] = field(default_factory=list)
     problem: LaminarError | None = None
     bytes: int = 0
     file: str = ""
     position: int = 0
     mark: LogMark | None = None
+
+    def with_next(self, other: _Transaction) -> _Transaction:
+        """Both as one, whose rows have been counted."""
+        return _Transaction(
+            changes=self.changes + other.changes,
+            rows=self.rows + other.rows,
+            row_bytes=self.row_bytes + other.row_bytes,
+            shapes={**self.shapes, **other.shapes},
+            gtids=self.gtids + other.gtids,
+            problem=self.problem or other.problem,
+            bytes=self.bytes + other.bytes,
+        )
 
 
 class LogScanner:
@@ -149,6 +162,8 @@ class LogScanner:
         counter: _RowCounter | None,
     ) -> Iterator[_Transaction]:
         current, frame = _Transaction(), Frame()
+        # Whole, but with an end that no request can name: an epoch ends with the file.
+        beyond: _Transaction | None = None
         for event in events:
             kind = event.kind
             current.bytes += event.end - event.start
@@ -163,11 +178,11 @@ class LogScanner:
             statement = statement_of(event)
             effect = self._effect(event, statement, current) if statement is not None else None
             if kind == Kind.MARIADB_GTID:
-                current.gtid = mariadb_gtid(event.body, event.server_id)
+                current.gtids.append(mariadb_gtid(event.body, event.server_id))
             elif kind == Kind.GTID:
-                current.gtid = mysql_gtid(event.body)
+                current.gtids.append(mysql_gtid(event.body))
             elif kind == Kind.TAGGED_GTID:
-                current.gtid = mysql_tagged_gtid(event.body)
+                current.gtids.append(mysql_tagged_gtid(event.body))
             elif kind == Kind.XA_PREPARE:
                 # Committed in one phase, it is like any other.
                 if current.changes and not event.body[0]:
@@ -177,10 +192,17 @@ class LogScanner:
             elif kind == Kind.FORMAT:
                 # A server that died may have left a transaction without an end.
                 self._tables.forget()
-                current = _Transaction(bytes=event.end - event.start)
-            if frame.is_end(event, effect):
+                current, beyond = beyond or _Transaction(), None
+                current.bytes += event.end - event.start
+            if not frame.is_end(event, effect):
+                continue
+            if event.end > LAST_PLACE:
+                if counter is not None:
+                    counter.settle()
+                beyond = current if beyond is None else beyond.with_next(current)
+            else:
                 yield _ended(current, event)
-                current = _Transaction()
+            current = _Transaction()
 
     def _look_at_rows(
         self,
@@ -319,8 +341,9 @@ class _Taken:
             self._bytes += each.bytes
             self._file, self._position, self._mark = each.file, each.position, each.mark
             self.shapes.update(each.shapes)
-            if self._gtids is not None and each.gtid is not None:
-                self._gtids.add(each.gtid)
+            if self._gtids is not None:
+                for gtid in each.gtids:
+                    self._gtids.add(gtid)
         return True
 
     def _is_beyond(self, more: _Transaction) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laminar_dagster.core.errors import DecodeFailed, TableChanged
+from laminar_dagster.core.ports import Admission
 from laminar_dagster.sources.mysql.events import Kind
 from tests.unit.sources.mysql.hand_made_log import HandMadeLog, query_body
 
@@ -70,6 +71,35 @@ def test_a_transaction_without_an_end_is_not_refused(kind: Kind) -> None:
     log = HandMadeLog().transaction(1).query("BEGIN").add(kind).new_file().transaction(2)
     found = log.scan()
     assert ((found.file, found.position), found.changes) == (log.place, 2)
+
+
+# --- files of more than 4 GiB --------------------------------------------------------------------
+
+
+def test_an_epoch_does_not_end_where_no_request_can_begin() -> None:
+    log = HandMadeLog().transaction(1)
+    first = log.place
+    log.position = 2**32 - 50
+    log.transaction(2, 3).transaction(4)
+    found = log.scan()
+    assert ((found.file, found.position), found.changes) == (first, 1)
+    # What has no end when the file has one is no part of it.
+    log.query("BEGIN").rows(666).new_file()
+    found = log.scan()
+    assert (found.file, found.position, found.changes) == ("b.000002", 4, 3)
+    # They are taken together, or not at all.
+    found = log.scan(limits=Admission(max_records=3))
+    assert ((found.file, found.position), found.changes) == (first, 1)
+    found = log.scan(limits=Admission(max_records=4))
+    assert (found.file, found.position, found.changes) == ("b.000002", 4, 3)
+
+
+def test_what_cannot_be_read_beyond_is_refused() -> None:
+    log = HandMadeLog()
+    log.position = 2**32
+    log.transaction(1).query("TRUNCATE orders").new_file()
+    with pytest.raises(TableChanged, match="TRUNCATE"):
+        log.scan()
 
 
 # --- statements ----------------------------------------------------------------------------------
