@@ -24,6 +24,7 @@ from laminar_dagster.sources.mysql.change_rows import ChangeDecoder
 from laminar_dagster.sources.mysql.log_scan import LogScanner
 from laminar_dagster.sources.mysql.logged_tables import LoggedTables
 from laminar_dagster.sources.mysql.options import MysqlCdcOptions
+from laminar_dagster.sources.mysql.prepared import require_nothing_prepared
 from laminar_dagster.sources.mysql.server_log import ServerLog, end_of
 from laminar_dagster.sources.mysql.snapshot import copy_tables, same_view
 from laminar_dagster.sources.mysql.statements import TableName
@@ -58,7 +59,8 @@ class CapturedTables:
         """Copy the tables as they are now.
 
         Raises:
-            SourceUnavailable, AuthFailed: The server is away, or refuses.
+            SourceUnavailable, AuthFailed: The server is away, or refuses; or a transaction is
+                prepared (XA), of which neither the copy nor the log from there on tells.
             InvalidConfig: Its log cannot be read, or a table is not as it was declared.
         """
         draft = keeper.begin(number)
@@ -73,9 +75,11 @@ class CapturedTables:
             with self.server.session() as session:
                 file, position = end_of(session, facts)
                 gtids = _gtids_at(session, facts, file, position)
+            require_nothing_prepared(self.server, file, position)
         else:
             with same_view(self.server, facts, options.snapshot_workers) as views:
                 file, position = views.file, views.position
+                require_nothing_prepared(self.server, file, position)
                 gtids = _gtids_at(views.sessions[0], facts, file, position)
                 files = copy_tables(
                     views, tables, self.schema, keeper, draft, options.snapshot_file
@@ -119,7 +123,12 @@ class CapturedTables:
         charsets = charsets_of(session, facts)
         return LogScanner(
             self.source_id,
-            LoggedTables(options.tables, charsets, is_mariadb=facts.is_mariadb),
+            LoggedTables(
+                options.tables,
+                charsets,
+                is_mariadb=facts.is_mariadb,
+                ignores_case=facts.ignores_case,
+            ),
             ChangeDecoder(self.schema),
             on_truncate=options.on_truncate,
         )

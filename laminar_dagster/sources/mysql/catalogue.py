@@ -24,6 +24,7 @@ _VARIABLES: Final = (
     "log_bin_compress",
     "server_id",
     "server_uuid",
+    "lower_case_table_names",
     "gtid_mode",
     "gtid_executed",
     "gtid_binlog_pos",
@@ -43,7 +44,7 @@ _OPTIONAL: Final = frozenset(
     {"binlog_row_value_options", "binlog_transaction_compression", "log_bin_compress"}
 )
 _ENGINE: Final = """
-    SELECT ENGINE, TABLE_TYPE FROM information_schema.TABLES
+    SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE FROM information_schema.TABLES
     WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 """
 _COLUMNS: Final = """
@@ -99,6 +100,11 @@ class Facts:
         return uuid or f"server_id {self.variables.get('server_id', '')}"
 
     @property
+    def ignores_case(self) -> bool:
+        """Whether it takes names of tables for the same in any case. Its log has them in lower."""
+        return self.variables.get("lower_case_table_names", "0") != "0"
+
+    @property
     def gtids(self) -> str | None:
         """The transactions up to the end of the log; None where it writes no ids."""
         if self.is_mariadb:
@@ -151,18 +157,24 @@ def describe_tables(
     """Tables as they are now.
 
     Raises:
-        InvalidConfig: One is not there, or not kept in transactions.
+        InvalidConfig: One is not there, or not kept in transactions; or two names are of one.
     """
     found: dict[TableName, LoggedTable] = {}
+    declared: dict[tuple[str, str], str] = {}
     for schema, name in tables:
         kind = session.run(_ENGINE, [schema, name]).rows
         if not kind:
             hint = "or the account may not see it: GRANT SELECT on it"
             raise InvalidConfig(where, f"there is no table {schema}.{name}", hint)
-        engine = str(kind[0][0])
+        (own_schema, own_name, engine), shown = map(str, kind[0]), f"{schema}.{name}"
+        # The server may take names for the same that differ in their case.
+        first = declared.setdefault((own_schema, own_name), shown)
+        if first != shown:
+            hint = "declare it once: its changes would be read twice"
+            raise InvalidConfig(where, f"{first} and {shown} are the same table", hint)
         if engine.lower() != "innodb":
             hint = "its copy would not fit to the log; ALTER TABLE … ENGINE = InnoDB"
-            raise InvalidConfig(where, f"table {schema}.{name} is kept by {engine}", hint)
+            raise InvalidConfig(where, f"table {shown} is kept by {engine}", hint)
         columns = tuple(_column(row) for row in session.run(_COLUMNS, [schema, name]).rows)
         found[schema, name] = LoggedTable(schema, name, columns)
     return found

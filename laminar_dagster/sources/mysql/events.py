@@ -30,6 +30,7 @@ class Kind(IntEnum):
     ROTATE = 4
     FORMAT = 15
     XID = 16
+    EXECUTE_LOAD = 18
     TABLE_MAP = 19
     WRITE_V1 = 23
     UPDATE_V1 = 24

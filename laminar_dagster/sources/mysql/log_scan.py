@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from laminar_dagster.clients.mysql.binlog import LAST_PLACE
 from laminar_dagster.core.errors import DecodeFailed, LaminarError, TableChanged
 from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.offsets import LogMark
@@ -20,17 +21,17 @@ from laminar_dagster.sources.changes.options import OnTruncate
 from laminar_dagster.sources.mysql.change_rows import ChangeDecoder
 from laminar_dagster.sources.mysql.column_types import MysqlType
 from laminar_dagster.sources.mysql.events import ROWS, UNREADABLE, DamagedLog, Event, Kind
+from laminar_dagster.sources.mysql.frames import Frame, statement_of
 from laminar_dagster.sources.mysql.gtids import GtidSet, mariadb_gtid, mysql_gtid, mysql_tagged_gtid
 from laminar_dagster.sources.mysql.logged_tables import LoggedTables
 from laminar_dagster.sources.mysql.row_walk import RowsEvent, count_changes, rows_begin
-from laminar_dagster.sources.mysql.statements import Effect, effect_of, statement_in
+from laminar_dagster.sources.mysql.statements import Effect, Statement, effect_of, savepoint_in
 from laminar_dagster.sources.mysql.table_map import LoggedTable, UnreadableTable
 from laminar_dagster.sources.mysql.values import Unfit
 
 # For each table the types of its declared columns, as text.
 Shapes = Mapping[str, Mapping[str, str]]
 
-_STANDALONE: Final = 0x01
 # Rows are counted when so many bytes of them have come together, transactions taken when so many.
 _COUNT_BYTES: Final = 1024 * 1024
 _COUNT_TRANSACTIONS: Final = 10_000
@@ -65,18 +66,32 @@ class _Transaction:
         changes: How many events with changes to the tables it has.
         rows: How many rows they change, as far as these have been counted.
         row_bytes: And of how many bytes.
+        savepoints: How many changes stand before each.
     """
 
     changes: int = 0
     rows: int = 0
     row_bytes: int = 0
     shapes: dict[str, dict[str, str]] = field(default_factory=dict)
-    gtid: str | None = None
+    savepoints: dict[str, int] = field(default_factory=dict)
+    gtids: list[str] = field(default_factory=list)
     problem: LaminarError | None = None
     bytes: int = 0
     file: str = ""
     position: int = 0
     mark: LogMark | None = None
+
+    def with_next(self, other: _Transaction) -> _Transaction:
+        """Both as one, whose rows have been counted."""
+        return _Transaction(
+            changes=self.changes + other.changes,
+            rows=self.rows + other.rows,
+            row_bytes=self.row_bytes + other.row_bytes,
+            shapes={**self.shapes, **other.shapes},
+            gtids=self.gtids + other.gtids,
+            problem=self.problem or other.problem,
+            bytes=self.bytes + other.bytes,
+        )
 
 
 class LogScanner:
@@ -146,7 +161,9 @@ class LogScanner:
         shapes: dict[str, dict[str, str]],
         counter: _RowCounter | None,
     ) -> Iterator[_Transaction]:
-        current, is_open = _Transaction(), False
+        current, frame = _Transaction(), Frame()
+        # Whole, but with an end that no request can name: an epoch ends with the file.
+        beyond: _Transaction | None = None
         for event in events:
             kind = event.kind
             current.bytes += event.end - event.start
@@ -158,20 +175,15 @@ class LogScanner:
                 if table is not None:
                     self._look_at_rows(event, table, current, counter)
                 continue
-            is_end = False
+            statement = statement_of(event)
+            effect = self._effect(event, statement, current) if statement is not None else None
             if kind == Kind.MARIADB_GTID:
-                current.gtid = mariadb_gtid(event.body, event.server_id)
-                is_open = not event.body[12] & _STANDALONE
+                current.gtids.append(mariadb_gtid(event.body, event.server_id))
             elif kind == Kind.GTID:
-                current.gtid = mysql_gtid(event.body)
+                current.gtids.append(mysql_gtid(event.body))
             elif kind == Kind.TAGGED_GTID:
-                current.gtid = mysql_tagged_gtid(event.body)
-            elif kind == Kind.QUERY:
-                effect = self._query(event, current)
-                is_open = is_open or effect is Effect.BEGIN
-                is_end = effect in (Effect.COMMIT, Effect.ROLLBACK) or not is_open
+                current.gtids.append(mysql_tagged_gtid(event.body))
             elif kind == Kind.XA_PREPARE:
-                is_end = True
                 # Committed in one phase, it is like any other.
                 if current.changes and not event.body[0]:
                     self._refuse(event, current, "a prepared transaction (XA), which may be undone")
@@ -180,13 +192,17 @@ class LogScanner:
             elif kind == Kind.FORMAT:
                 # A server that died may have left a transaction without an end.
                 self._tables.forget()
-                current, is_open = _Transaction(bytes=event.end - event.start), False
-                is_end = True
-            elif kind == Kind.XID:
-                is_end = True
-            if is_end:
+                current, beyond = beyond or _Transaction(), None
+                current.bytes += event.end - event.start
+            if not frame.is_end(event, effect):
+                continue
+            if event.end > LAST_PLACE:
+                if counter is not None:
+                    counter.settle()
+                beyond = current if beyond is None else beyond.with_next(current)
+            else:
                 yield _ended(current, event)
-                current, is_open = _Transaction(), False
+            current = _Transaction()
 
     def _look_at_rows(
         self,
@@ -206,11 +222,16 @@ class LogScanner:
         if counter is not None and current.problem is None:
             counter.add(current, table, rows)
 
-    def _query(self, event: Event, current: _Transaction) -> Effect:
-        statement = statement_in(event.body)
+    def _effect(self, event: Event, statement: Statement, current: _Transaction) -> Effect:
         effect, table = effect_of(statement, self._tables.wanted)
         if effect is Effect.ROLLBACK and current.changes:
             self._refuse(event, current, "a transaction with changes was rolled back")
+        elif effect is Effect.MARKS:
+            current.savepoints[savepoint_in(statement)] = current.changes
+        # Where the server cannot take back all of it, it leaves the changes in the log.
+        elif effect is Effect.UNDOES:
+            if current.changes > current.savepoints.get(savepoint_in(statement), 0):
+                self._refuse(event, current, "changes were taken back (ROLLBACK TO a savepoint)")
         if table is None or current.problem is not None:
             return effect
         if effect is Effect.EMPTIES and self._on_truncate != "fail":
@@ -320,8 +341,9 @@ class _Taken:
             self._bytes += each.bytes
             self._file, self._position, self._mark = each.file, each.position, each.mark
             self.shapes.update(each.shapes)
-            if self._gtids is not None and each.gtid is not None:
-                self._gtids.add(each.gtid)
+            if self._gtids is not None:
+                for gtid in each.gtids:
+                    self._gtids.add(gtid)
         return True
 
     def _is_beyond(self, more: _Transaction) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from laminar_dagster.sources.mysql.events import Event
 from laminar_dagster.sources.mysql.statements import TableName
@@ -18,7 +19,12 @@ class LoggedTables:
     """Knows which changes are of a source's own tables."""
 
     def __init__(
-        self, wanted: Collection[TableName], charsets: Mapping[int, str], *, is_mariadb: bool
+        self,
+        wanted: Collection[TableName],
+        charsets: Mapping[int, str],
+        *,
+        is_mariadb: bool,
+        ignores_case: bool,
     ) -> None:
         """Know nothing yet.
 
@@ -26,8 +32,12 @@ class LoggedTables:
             wanted: The source's tables.
             charsets: The character set of each collation.
             is_mariadb: Whether MariaDB wrote the log.
+            ignores_case: Whether the server takes names for the same in any case: its log has
+                them in lower case then, however they were declared.
         """
         self.wanted = frozenset(wanted)
+        self._ignores_case = ignores_case
+        self._declared = {self._as_compared(each): each for each in self.wanted}
         self._charsets = charsets
         self._is_mariadb = is_mariadb
         # Statements describe a table again and again, in the same words.
@@ -43,9 +53,13 @@ class LoggedTables:
         body = event.body
         self._by_id[table_id_of(body)] = None
         table = self._by_body.get(body)
-        if table is None and table_name_of(body) in self.wanted:
-            table = read_table(body, self._charsets, is_mariadb=self._is_mariadb)
-            self._by_body[body] = table
+        if table is None:
+            declared = self._declared.get(self._as_compared(table_name_of(body)))
+            if declared is not None:
+                found = read_table(body, self._charsets, is_mariadb=self._is_mariadb)
+                # Under one name, whether it is copied or read from the log.
+                table = replace(found, schema=declared[0], name=declared[1])
+                self._by_body[body] = table
         self._by_id[table_id_of(body)] = table
         return table
 
@@ -56,3 +70,6 @@ class LoggedTables:
     def forget(self) -> None:
         """A new file has begun: the numbers of descriptions mean something else there."""
         self._by_id.clear()
+
+    def _as_compared(self, name: TableName) -> TableName:
+        return (name[0].lower(), name[1].lower()) if self._ignores_case else name

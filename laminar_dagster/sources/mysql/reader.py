@@ -9,7 +9,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from laminar_dagster.core.errors import DecodeFailed, SourceReplaced
+from laminar_dagster.clients.mysql.binlog import FIRST_EVENT
+from laminar_dagster.core.errors import DecodeFailed, SourceReplaced, SourceUnavailable
 from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.offsets import MysqlPosition, SourceRange, progress_of
 from laminar_dagster.core.ports import SnapshotKeeper
@@ -19,11 +20,12 @@ from laminar_dagster.sources.decoded import BadRecord, PlacedChunk, chunk_of
 from laminar_dagster.sources.mysql.catalogue import charsets_of, look_up
 from laminar_dagster.sources.mysql.change_rows import Change, ChangeDecoder
 from laminar_dagster.sources.mysql.events import ROWS, DamagedLog, Event, Kind
+from laminar_dagster.sources.mysql.frames import last_ends
 from laminar_dagster.sources.mysql.logged_tables import LoggedTables
 from laminar_dagster.sources.mysql.options import MysqlCdcOptions
 from laminar_dagster.sources.mysql.positions import position_of
 from laminar_dagster.sources.mysql.row_walk import RowsEvent
-from laminar_dagster.sources.mysql.server_log import ServerLog, number_of
+from laminar_dagster.sources.mysql.server_log import ServerLog, files_of, number_of
 from laminar_dagster.sources.mysql.statements import Effect, effect_of, statement_in
 from laminar_dagster.sources.mysql.table_map import UnreadableTable
 from laminar_dagster.sources.mysql.values import Unfit
@@ -46,8 +48,8 @@ class MysqlSplitReader:
         """All rows of a range, in order.
 
         Raises:
-            SourceUnavailable, AuthFailed: The server is away.
-            SourceReplaced: The log does not hold the range.
+            SourceUnavailable, AuthFailed: The server is away, or stops sending.
+            SourceReplaced, RetentionExpired: The log does not hold the range.
             DecodeFailed: The log cannot be read.
         """
         start, end = (
@@ -69,33 +71,70 @@ class MysqlSplitReader:
         with server.session() as session:
             facts = look_up(session)
             charsets = charsets_of(session, facts)
-        tables = LoggedTables(self.options.tables, charsets, is_mariadb=facts.is_mariadb)
+        tables = LoggedTables(
+            self.options.tables,
+            charsets,
+            is_mariadb=facts.is_mariadb,
+            ignores_case=facts.ignores_case,
+        )
         reading = _Reading(tables, ChangeDecoder(self.schema), self.options.on_truncate)
         last = progress_of(end)
         reached = (start.binlog_file, start.binlog_position)
+        beyond: Event | None = None
         try:
+            whole = self._whole(server, start, end)
             with server.events(start.binlog_file, start.binlog_position) as found:
                 for event in found:
-                    if (number_of(event.file), event.end) > last[:2]:
+                    place = (number_of(event.file), event.end)
+                    if place > last[:2]:
+                        beyond = event
                         break
                     reached = (event.file, event.end)
+                    if place[0] < last[0] and event.end > whole.get(event.file, 0):
+                        continue
                     yield from reading.take(event)
             yield from reading.rest()
         except (DamagedLog, UnreadableTable, Unfit) as error:
             shown = f"{reached[0]}:{reached[1]}"
             raise DecodeFailed(self.source_id, shown, str(error)) from None
-        self._require_reached(reached, end)
+        if (number_of(reached[0]), reached[1]) == last[:2]:
+            return
+        if beyond is None:
+            raise self._ended_early(server, reached, end)
+        if end.binlog_position > FIRST_EVENT or beyond.start != FIRST_EVENT:
+            wanted = f"a log in which an event ends at {end.binlog_file}:{end.binlog_position}"
+            around = f"one from {beyond.file}:{beyond.start} to {beyond.end}"
+            raise SourceReplaced(self.source_id, wanted, around)
 
-    def _require_reached(self, reached: tuple[str, int], end: MysqlPosition) -> None:
-        """Nothing stands before the first event of a file."""
-        wanted = (end.binlog_file, end.binlog_position)
-        is_there = (number_of(reached[0]), reached[1]) >= (number_of(wanted[0]), wanted[1])
-        is_before_file = end.binlog_position <= 4 and number_of(reached[0]) < number_of(wanted[0])
-        if not is_there and not is_before_file:
-            shown = [":".join(map(str, each)) for each in (wanted, reached)]
-            raise SourceReplaced(
-                self.source_id, f"a log up to {shown[0]}", f"one that ends at {shown[1]}"
-            )
+    def _whole(self, server: ServerLog, start: MysqlPosition, end: MysqlPosition) -> dict[str, int]:
+        """Where in each file but the last the transactions end that are whole.
+
+        A server that died may have left one without an end, which the plan did not count. Its
+        rows cannot be held back until the end of a file: they may be more than memory holds.
+        In the last file there is none, since a plan ends with a transaction.
+        """
+        last = number_of(end.binlog_file)
+        if number_of(start.binlog_file) == last:
+            return {}
+        place = (start.binlog_file, start.binlog_position)
+        with server.events(*place) as found:
+            whole = last_ends(found, last)
+        if whole is None:
+            raise self._ended_early(server, place, end)
+        return whole
+
+    def _ended_early(
+        self, server: ServerLog, reached: tuple[str, int], end: MysqlPosition
+    ) -> SourceUnavailable:
+        """A server that is told to stop sending ends as if there were no more.
+
+        Raises:
+            SourceReplaced, RetentionExpired: There is no more.
+        """
+        with server.session() as session:
+            files_of(session, self.source_id).require(end.binlog_file, end.binlog_position)
+        shown = f"{reached[0]}:{reached[1]}, before {end.binlog_file}:{end.binlog_position}"
+        return SourceUnavailable(self.source_id, f"it stopped sending its log at {shown}")
 
 
 class _Reading:

@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 _ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 _VIEW: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _WHERE_VIEW_STANDS: Final = "SHOW STATUS LIKE 'binlog_snapshot_%'"
+# While a lock is waited for, nobody can write. Of a client that is gone the server learns nothing:
+# a lock whose holder says no more in so many seconds is ended as well.
+_LOCK_SECONDS: Final = 10
+_BOUNDS: Final = "SET SESSION lock_wait_timeout = %s, wait_timeout = %s"
 # Keys are shared out in this many pieces a connection, since rows are seldom spread evenly.
 _PIECES: Final = 4
 _FEW_KEYS: Final = 10_000
@@ -57,7 +61,7 @@ def same_view(server: ServerLog, facts: Facts, workers: int) -> Iterator[Views]:
     """Open sessions with one view.
 
     Raises:
-        SourceUnavailable: The server is away.
+        SourceUnavailable: The server is away, or somebody is in the way of its lock.
         AuthFailed: The account may not lock tables, which MySQL needs.
     """
     with ExitStack() as stack:
@@ -84,12 +88,14 @@ def _unlocked(sessions: Sequence[Session]) -> Views:
 
 
 def _locked(sessions: Sequence[Session], keeper: Session, facts: Facts) -> Views:
-    keeper.run("FLUSH TABLES WITH READ LOCK")
+    keeper.run(_BOUNDS, [_LOCK_SECONDS, _LOCK_SECONDS])
     try:
+        keeper.run("FLUSH TABLES WITH READ LOCK")
         for session in sessions:
             session.run(_VIEW)
         return Views(tuple(sessions), *end_of(keeper, facts))
     finally:
+        # Also where it was not had: MySQL gives up in the middle, and keeps others from writing.
         keeper.run("UNLOCK TABLES")
 
 

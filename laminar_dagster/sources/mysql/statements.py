@@ -17,12 +17,34 @@ from typing import Final
 # A table, by its database and its name.
 TableName = tuple[str, str]
 
-_COMMENT: Final = re.compile(r"/\*(?!!|M!).*?\*/|--\s[^\n]*|#[^\n]*", re.DOTALL)
-_TOKEN: Final = re.compile(
-    r"`(?P<quoted>(?:[^`]|``)+)`|(?P<word>[\w$]+)|(?P<text>'(?:[^'\\]|\\.|'')*')"
-    r'|(?P<other>"(?:[^"\\]|\\.|"")*")|(?P<sign>[.,()=])',
-    re.DOTALL,
-)
+# Modes of a session that change what a statement says.
+_ANSI_QUOTES: Final = 1 << 2
+_NO_BACKSLASH_ESCAPES: Final = 1 << 20
+# What an event tells of its session begins with these two, and how long each is.
+_FLAGS, _SQL_MODE, _FLAGS_SIZE, _SQL_MODE_SIZE = 0, 1, 4, 8
+_HEAD: Final = 13
+# Of a statement that loads a file: which one, and where in the statement its name stands.
+_LOAD_HEAD: Final = 13
+
+
+def _token(*, escapes: bool) -> re.Pattern[str]:
+    """What a statement is made of. Of a comment that is carried out only the edge is a comment."""
+
+    def up_to(quote: str) -> str:
+        rest = r"\\]|\\.|" if escapes else "]|"
+        return f"(?:[^{quote}{rest}{quote}{quote})*"
+
+    single, double = up_to("'"), up_to('"')
+    return re.compile(
+        r"/\*(?!M?!).*?\*/|--(?=\s|$)[^\n]*|\#[^\n]*|/\*M?!\d*"
+        rf"|`(?P<quoted>(?:[^`]|``)+)`|'{single}'"
+        rf'|"(?P<double>{double})"|(?P<word>[\w$]+)|(?P<sign>[.,()=])',
+        re.DOTALL,
+    )
+
+
+_TOKEN: Final = _token(escapes=True)
+_TOKEN_WITHOUT_ESCAPES: Final = _token(escapes=False)
 _LOSES_PARTITIONS: Final = frozenset(
     {"DROP", "TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "COALESCE", "CONVERT"}
 )
@@ -38,7 +60,10 @@ class Effect(Enum):
     BEGIN = "begin"
     COMMIT = "commit"
     ROLLBACK = "rollback"
-    WITHIN = "a savepoint"
+    WITHIN = "within a transaction"
+    MARKS = "a savepoint"
+    UNDOES = "back to a savepoint"
+    COMPLETES = "a prepared transaction was committed (XA)"
     DEFINES = "its definition was changed"
     EMPTIES = "it was emptied (TRUNCATE)"
     REMOVES = "it was dropped, renamed or replaced"
@@ -52,18 +77,30 @@ class Statement:
 
     Attributes:
         schema: The database in which its names were looked up.
+        sql_mode: The modes in which its session read it; None if they are not known.
     """
 
     schema: str
     text: str
+    sql_mode: int | None = None
 
 
-def statement_in(body: bytes) -> Statement:
-    """Read the statement of an event."""
+def statement_in(body: bytes, *, is_load: bool = False) -> Statement:
+    """Read the statement of an event, or of one that loads a file."""
     schema_size = body[8]
-    at = 13 + int.from_bytes(body[11:13], "little")
+    begin = _HEAD + _LOAD_HEAD if is_load else _HEAD
+    at = begin + int.from_bytes(body[11:13], "little")
     schema = body[at : at + schema_size].decode("utf-8", "replace")
-    return Statement(schema, body[at + schema_size + 1 :].decode("utf-8", "replace"))
+    text = body[at + schema_size + 1 :].decode("utf-8", "replace")
+    return Statement(schema, text, _sql_mode(body[begin:at]))
+
+
+def _sql_mode(told: bytes) -> int | None:
+    at = 1 + _FLAGS_SIZE if told[:1] == bytes([_FLAGS]) else 0
+    end = at + 1 + _SQL_MODE_SIZE
+    if told[at : at + 1] != bytes([_SQL_MODE]) or len(told) < end:
+        return None
+    return int.from_bytes(told[at + 1 : end], "little")
 
 
 def effect_of(
@@ -74,23 +111,28 @@ def effect_of(
     frame = _FRAMES.get(text[:20].upper().rstrip(" ;"))
     if frame is not None:
         return frame, None
-    tokens = _tokens(text)
+    tokens = _tokens(statement)
     if not tokens:
         return Effect.NONE, None
     first = tokens[0][0].upper()
-    if first in ("SAVEPOINT", "RELEASE") or text.upper().startswith("ROLLBACK TO"):
-        return Effect.WITHIN, None
     words = [word.upper() for word, is_name in tokens if not is_name]
+    if first in _SAVEPOINTS or words[:2] == ["ROLLBACK", "TO"]:
+        return _SAVEPOINTS.get(first, Effect.UNDOES), None
     if first == "XA":
         return _XA.get(words[1], Effect.NONE) if words[1:] else Effect.NONE, None
     if first == "DROP" and words[1:2] and words[1] in ("DATABASE", "SCHEMA"):
-        dropped = {word for word, _ in tokens[2:]}
-        gone = next((each for each in tables if each[0] in dropped), None)
+        dropped = {word.casefold() for word, _ in tokens[2:]}
+        gone = next((each for each in tables if each[0].casefold() in dropped), None)
         return (Effect.REMOVES if gone else Effect.NONE), gone
     named = _named(tokens, statement.schema, tables)
     if named is None:
         return Effect.NONE, None
     return _effect(first, words), named
+
+
+def savepoint_in(statement: Statement) -> str:
+    """The savepoint that a statement is about. The server does not tell them apart by case."""
+    return _tokens(statement)[-1][0].casefold()
 
 
 def _effect(first: str, words: list[str]) -> Effect:
@@ -143,12 +185,21 @@ def _named(
     return None
 
 
-def _tokens(text: str) -> list[tuple[str, bool]]:
-    """Words, names and signs, and whether each can only be a name. Texts are left out."""
+def _tokens(statement: Statement) -> list[tuple[str, bool]]:
+    """Words, names and signs, and whether each can only be a name. Texts are left out.
+
+    What stands in double quotes is a text or a name, as its session had it; a name, if that is not
+    known.
+    """
+    mode = statement.sql_mode
+    pattern = _TOKEN_WITHOUT_ESCAPES if mode and mode & _NO_BACKSLASH_ESCAPES else _TOKEN
+    has_names = mode is None or bool(mode & _ANSI_QUOTES)
     found: list[tuple[str, bool]] = []
-    for match in _TOKEN.finditer(_COMMENT.sub(" ", text)):
+    for match in pattern.finditer(statement.text):
         if match["quoted"] is not None:
             found.append((match["quoted"].replace("``", "`"), True))
+        elif match["double"] is not None and has_names:
+            found.append((match["double"].replace('""', '"'), True))
         elif match["word"] is not None or match["sign"] is not None:
             found.append((match[0], match["sign"] is not None))
     return found
@@ -160,5 +211,11 @@ _FRAMES: Final = {
     "COMMIT": Effect.COMMIT,
     "ROLLBACK": Effect.ROLLBACK,
 }
+_SAVEPOINTS: Final = {"SAVEPOINT": Effect.MARKS, "RELEASE": Effect.WITHIN}
 # MySQL's frame of a transaction that is prepared; the event that prepares it is its end.
-_XA: Final = {"START": Effect.BEGIN, "BEGIN": Effect.BEGIN, "END": Effect.WITHIN}
+_XA: Final = {
+    "START": Effect.BEGIN,
+    "BEGIN": Effect.BEGIN,
+    "END": Effect.WITHIN,
+    "COMMIT": Effect.COMPLETES,
+}

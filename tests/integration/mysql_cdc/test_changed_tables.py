@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import closing
+from pathlib import Path
 
 import pyarrow as pa
 import pymysql
@@ -43,6 +44,8 @@ def test_changes_are_read_by_what_the_table_was_then(shop: Shop) -> None:
         ("ALTER TABLE orders RENAME TO former", "renamed"),
         ("CREATE OR REPLACE TABLE orders (id BIGINT PRIMARY KEY, name TEXT)", "replaced"),
         ("DROP TABLE orders", "dropped"),
+        ("/*!40000 DROP TABLE orders*/", "dropped"),
+        ("ALTER TABLE orders COMMENT = 'a # b', RENAME TO former", "renamed"),
     ],
 )
 def test_what_takes_rows_away_at_one_stroke_is_refused(
@@ -60,6 +63,23 @@ def test_what_takes_rows_away_at_one_stroke_is_refused(
         with pytest.raises(TableChanged, match=what) as caught:
             shop.plan()
         assert f"{shop.database}.orders" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ('TRUNCATE TABLE "orders"', "TRUNCATE"),
+        ('RENAME TABLE "orders" TO "former"', "renamed"),
+        ('DROP TABLE "orders"', "dropped"),
+    ],
+)
+def test_names_in_double_quotes_are_names_where_the_session_says_so(
+    shop: Shop, statement: str, what: str
+) -> None:
+    shop.plan()
+    shop.run("SET SESSION sql_mode = 'ANSI_QUOTES'", statement)
+    with pytest.raises(TableChanged, match=what):
+        shop.plan()
 
 
 @pytest.mark.parametrize(
@@ -138,6 +158,32 @@ def test_rows_written_as_statements_are_refused(shop: Shop) -> None:
         shop.plan()
 
 
+def test_a_file_that_was_loaded_as_a_statement_is_refused(shop: Shop, tmp_path: Path) -> None:
+    shop.plan()
+    rows = tmp_path / "rows.txt"
+    rows.write_text("1\ta\n")
+    endpoint = shop.endpoint
+    with (
+        closing(
+            pymysql.connect(
+                host=endpoint.host,
+                port=endpoint.port,
+                user=endpoint.user,
+                password=endpoint.password,
+                database=shop.database,
+                autocommit=True,
+                ssl_disabled=True,
+                local_infile=True,
+            )
+        ) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("SET SESSION binlog_format = 'STATEMENT'")
+        cursor.execute(f"LOAD DATA LOCAL INFILE '{rows}' INTO TABLE orders")
+    with pytest.raises(TableChanged, match="binlog_format"):
+        shop.plan()
+
+
 @pytest.mark.parametrize("name", ["binlog_row_metadata", "binlog_row_image"])
 def test_rows_without_names_and_rows_that_are_not_whole_are_refused(shop: Shop, name: str) -> None:
     shop.plan()
@@ -153,6 +199,25 @@ def test_rows_without_names_and_rows_that_are_not_whole_are_refused(shop: Shop, 
         shop.plan()
 
 
+def test_compressed_transactions_are_not_passed_over_at_the_end_of_a_file(shop: Shop) -> None:
+    """Whatever was set when they were written: it has been set back since."""
+    shop.plan()
+    with closing(shop.connect()) as connection, connection.cursor() as cursor:
+        if shop.is_mysql:
+            cursor.execute("SET SESSION binlog_transaction_compression = ON")
+            cursor.execute("INSERT INTO orders VALUES (1, 'a')")
+        else:
+            try:
+                cursor.execute("SET GLOBAL log_bin_compress = ON")
+                cursor.execute(f"TRUNCATE TABLE orders /* {'x' * 1000} */")
+            finally:
+                cursor.execute("SET GLOBAL log_bin_compress = OFF")
+    shop.run("FLUSH BINARY LOGS")
+    shop.insert([(2, "b")])
+    with pytest.raises(DecodeFailed, match="compress"):
+        shop.plan()
+
+
 def test_prepared_transactions_are_refused(shop: Shop) -> None:
     shop.plan()
     shop.run("XA START 'x'", "INSERT INTO orders VALUES (1, 'a')", "XA END 'x'", "XA PREPARE 'x'")
@@ -161,6 +226,24 @@ def test_prepared_transactions_are_refused(shop: Shop) -> None:
             shop.plan()
     finally:
         shop.run("XA ROLLBACK 'x'")
+
+
+def test_changes_that_a_savepoint_took_back(shop: Shop) -> None:
+    """They are not in the log, unless MariaDB cannot take back all that stands behind them."""
+    shop.run("CREATE TABLE others (id INT)")
+    shop.plan()
+    undone = "BEGIN", "SAVEPOINT s", "INSERT INTO orders VALUES (666, 'x')", "ROLLBACK TO s"
+    shop.run(*undone, "INSERT INTO orders VALUES (1, 'a')", "COMMIT")
+    shop.run("BEGIN", "INSERT INTO orders VALUES (2, 'b')", "CREATE TEMPORARY TABLE t (id INT)")
+    shop.run("SAVEPOINT s", "INSERT INTO others VALUES (1)", "ROLLBACK TO s", "COMMIT")
+    assert ids(shop.epoch()) == [1, 2]
+    shop.run("BEGIN", "INSERT INTO orders VALUES (3, 'c')", "CREATE TEMPORARY TABLE u (id INT)")
+    shop.run("SAVEPOINT s", "INSERT INTO orders VALUES (667, 'x')", "ROLLBACK TO s", "COMMIT")
+    if shop.is_mysql:
+        assert ids(shop.epoch()) == [3]
+        return
+    with pytest.raises(DecodeFailed, match="ROLLBACK TO"):
+        shop.plan()
 
 
 def test_transactions_of_one_phase_are_read_as_any_other(shop: Shop) -> None:

@@ -159,6 +159,10 @@ def test_least_rights_are_enough_and_less_is_named(shop: Shop) -> None:
         assert "long-enough-word" not in str(caught.value)
         looks = "REPLICATION CLIENT, RELOAD" if shop.is_mysql else "BINLOG MONITOR"
         shop.run(f"GRANT REPLICATION SLAVE, {looks} ON *.* TO reader@'127.0.0.1'")
+        if shop.is_mysql:
+            with pytest.raises(AuthFailed, match="GRANT XA_RECOVER_ADMIN"):
+                shop.plan()
+            shop.run("GRANT XA_RECOVER_ADMIN ON *.* TO reader@'127.0.0.1'")
         assert [row["id"] for row in shop.epoch()] == [1]
         shop.insert([(2, "b")])
         assert [row["id"] for row in shop.epoch()] == [2]
