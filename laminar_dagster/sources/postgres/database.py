@@ -208,7 +208,12 @@ class Database:
         Raises:
             LaminarError: It cannot be had, or a statement inside failed.
         """
-        settings = {**_SESSION, "statement_timeout": str(round(self._statement_timeout * 1000))}
+        settings = {
+            **_SESSION,
+            "statement_timeout": str(round(self._statement_timeout * 1000)),
+            # Somebody who changes a table, or waits to, may take very long.
+            "lock_timeout": str(max(1, round(self._slot_timeout * 1000))),
+        }
         try:
             connection = self._server.connect(
                 f"laminar source {self._source_id}"[:63], replication=replication

@@ -61,9 +61,13 @@ class Table:
     columns: dict[str, int]
 
     @property
-    def identifier(self) -> sql.Identifier:
-        """For a statement."""
-        return sql.Identifier(*self.name.split("."))
+    def own_rows(self) -> sql.Composed:
+        """Its rows, in a statement: without those of tables that inherit from it.
+
+        Changes of those come under their own names. Rows of a partition are the whole table's.
+        """
+        only = sql.SQL("" if self.is_partitioned else "ONLY ")
+        return only + sql.Identifier(*self.name.split("."))
 
 
 def find_tables(connection: Connection, names: Sequence[str]) -> dict[str, Table]:
