@@ -120,7 +120,7 @@ class TableCopier:
         names = [*self._columns(piece.table)]
         return _COPY.format(
             columns=sql.SQL(", ").join(map(sql.Identifier, names)),
-            table=sql.Identifier(*piece.table.name.split(".")),
+            table=piece.table.own_rows,
             blocks=blocks,
         )
 

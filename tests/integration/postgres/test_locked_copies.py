@@ -13,6 +13,7 @@ from laminar_dagster.core.errors import SourceUnavailable
 from laminar_dagster.sources.postgres.copying import TableCopier
 from laminar_dagster.sources.postgres.database import Database
 from laminar_dagster.sources.postgres.source import PostgresCdcSource
+from laminar_dagster.testing.memory_store import MemoryStore
 from tests.integration.postgres.tables import Reading, Tables
 
 pytestmark = pytest.mark.service("postgres")
@@ -110,3 +111,22 @@ def test_a_table_that_somebody_else_keeps_locked_is_named(two: Tables) -> None:
     slots = "SELECT 1 FROM pg_replication_slots WHERE database = current_database()"
     assert two.fetch(slots) == []
     assert len(Reading(source(two)).rows()) == 2003
+
+
+def test_rows_of_tables_that_inherit_are_not_the_tables_own(tables: Tables) -> None:
+    """Their changes come under their own names."""
+    tables.run(
+        "CREATE TABLE people (id bigint, name text)",
+        "CREATE TABLE staff (room text) INHERITS (people)",
+        "ALTER TABLE staff REPLICA IDENTITY FULL",
+        "INSERT INTO people VALUES (1, 'a')",
+        "INSERT INTO staff VALUES (2, 'b', 'r')",
+    )
+    reading = Reading(tables.source(COLUMNS, tables="people"))
+    assert [row["id"] for row in reading.rows()] == [1]
+    tables.run("UPDATE staff SET name = 'c'", "INSERT INTO people VALUES (3, 'd')")
+    assert [row["id"] for row in reading.rows()] == [3]
+    # Named as a table, each row of it comes once.
+    tables.store = MemoryStore()
+    both = tables.source(COLUMNS, tables="people, staff", slot=f"{tables.slot}_both")
+    assert sorted(row["id"] for row in Reading(both).rows()) == [1, 2, 3]
