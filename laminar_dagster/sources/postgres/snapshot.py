@@ -22,17 +22,19 @@ import pyarrow as pa
 from laminar_dagster.clients.postgres.server import Connection
 from laminar_dagster.core.errors import InvalidConfig, ObjectExists, SourceUnavailable
 from laminar_dagster.core.ids import FileName
-from laminar_dagster.core.offsets import PostgresPosition
+from laminar_dagster.core.offsets import PostgresPosition, PostgresTable
 from laminar_dagster.core.ports import SnapshotKeeper
 from laminar_dagster.core.snapshot import SnapshotFile
 from laminar_dagster.sources.changes.columns import declared
 from laminar_dagster.sources.postgres.copying import Piece, TableCopier, pieces_of
-from laminar_dagster.sources.postgres.database import Database, ServerState
+from laminar_dagster.sources.postgres.database import Database
 from laminar_dagster.sources.postgres.decoding import lsn_text
 from laminar_dagster.sources.postgres.locked_tables import locking_sessions
 from laminar_dagster.sources.postgres.options import PostgresCdcOptions
+from laminar_dagster.sources.postgres.pinned_tables import PinnedTables
 from laminar_dagster.sources.postgres.pinning import identity_of
 from laminar_dagster.sources.postgres.reader import database_of
+from laminar_dagster.sources.postgres.server_state import ServerState
 from laminar_dagster.sources.postgres.tables import Table, check_setup
 
 log = logging.getLogger(__name__)
@@ -81,12 +83,17 @@ class SnapshotTaker:
                 return
             self._remove_left_over(connection, state, is_ours, where)
             # Step 3.
+            pins: dict[str, PostgresTable] = {}
             with self._held(tables) as sessions:
                 if sessions:
                     # Before it was locked, a table may have become another.
                     tables = check_setup(
                         connection, state, self.options, declared(self.schema), where
                     )
+                    pinned = PinnedTables(
+                        self.source_id, self.options, declared(self.schema), where
+                    )
+                    pins = pinned.as_they_are(connection)
                 # Step 4.
                 draft = self.keeper.begin(number)
                 mark = f"{self.options.slot}\n{state.system_id}"
@@ -106,7 +113,7 @@ class SnapshotTaker:
                         files = copier.copy(self._pieces(tables), sessions)
             # Step 6.
             position = PostgresPosition(lsn=begin, slot=self.options.slot)
-            self.keeper.finish(draft, position, identity_of(state, self.options.slot), files)
+            self.keeper.finish(draft, position, identity_of(state, self.options.slot, pins), files)
 
     def _pieces(self, tables: Mapping[str, Table]) -> list[Piece]:
         wanted = [tables[name] for name in self.options.tables]
