@@ -230,17 +230,37 @@ class KafkaIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="ka
     topic_ids: dict[str, str]
 
 
+class PostgresTable(Record, frozen=True, kw_only=True):
+    """A table of a database, at one place in the log.
+
+    Attributes:
+        oid: Its id: one that was made anew under its name has another.
+        columns: The declared ones that it has.
+        lacks: The declared ones that it does not have.
+        members: The ids of what makes it one of the publication: of a table that was taken out and
+            put in again they are others.
+    """
+
+    oid: Natural
+    columns: tuple[str, ...]
+    lacks: tuple[str, ...] = ()
+    members: tuple[Natural, ...] = ()
+
+
 class PostgresIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="postgres_cdc"):
     """The database cluster, its timeline, and the slot.
 
     Attributes:
         database: The id of the database: one that was made anew under its name has another.
+        tables: What each table was at the end of what is planned. A plan of an earlier version has
+            none, and of a table that is not there nothing is known.
     """
 
     system_id: Text
     timeline: Natural
     slot: Text
     database: Natural | None = None
+    tables: dict[str, PostgresTable] = field(default_factory=dict)
 
 
 class LogMark(Record, frozen=True, kw_only=True):

@@ -53,6 +53,7 @@ from laminar_dagster.core.offsets import (
     MysqlPosition,
     PostgresIdentity,
     PostgresPosition,
+    PostgresTable,
     SnapshotProgress,
     SourceIdentity,
     SourceOffsets,
@@ -473,6 +474,31 @@ def mysql_snapshot() -> SourceSnapshot:
     )
 
 
+def postgres_snapshot() -> SourceSnapshot:
+    """Of a database whose tables are pinned by their ids and columns."""
+    return SourceSnapshot(
+        version=1,
+        source_id=POSTGRES,
+        number=1,
+        draft_id=SECOND,
+        taken_at=STARTED,
+        position=PostgresPosition(lsn=2**40, slot="laminar"),
+        identity=PostgresIdentity(
+            system_id="7301234567890123456",
+            timeline=1,
+            slot="laminar",
+            database=5,
+            tables={
+                "shop.größen": PostgresTable(
+                    oid=2**32 - 1, columns=("id", "größe"), lacks=("preis",), members=(16402,)
+                ),
+                "public.orders": PostgresTable(oid=16385, columns=()),
+            },
+        ),
+        files=(),
+    )
+
+
 def offsets_in_snapshot() -> SourceOffsets:
     """Positions within a snapshot, of every kind of source that has them."""
     progress = SnapshotProgress(number=2, rows=1)
@@ -535,6 +561,7 @@ def documents() -> dict[str, Document]:
         "latest": LatestPointer.to(small_manifest()),
         "snapshot.json": snapshot(),
         "snapshot_mysql.json": mysql_snapshot(),
+        "snapshot_postgres.json": postgres_snapshot(),
         "in_snapshot.offsets": offsets_in_snapshot(),
         "source.offsets": SourceOffsets(
             version=1,

@@ -80,8 +80,8 @@ class TableChanged(RefusedError):
     kind = "table_changed"
     text = "source {source_id}: at {place}, table {table} was changed: {what}"
     hint = (
-        "all before it is read; rows that were read before would not be taken back as they were "
-        "given out, so begin a new pipeline, which takes a new snapshot"
+        "going on would leave changes out, or take back rows otherwise than they were given out; "
+        "begin a new pipeline, which takes a new snapshot"
     )
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from laminar_dagster.clients.postgres.server import Connection
+from laminar_dagster.core.errors import LaminarError
 from laminar_dagster.core.ports import Admission
 from laminar_dagster.sources.postgres.database import Database, Transaction
+from laminar_dagster.sources.postgres.pinned_tables import PinnedTables, Pins
 
 # What is looked at beyond the limit, since messages that are no changes count too.
 _MORE: Final = 1000
@@ -16,30 +19,91 @@ _FEW: Final = 10_000
 _ALL: Final = 2**31 - 1
 
 
-def admitted_transactions(
-    database: Database, connection: Connection, start: int, limits: Admission
-) -> int | None:
-    """Where the log goes on after the last transaction that an epoch takes; None for none.
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What an epoch takes.
 
-    At least one transaction is taken, however large it is.
+    Attributes:
+        end: Where the log goes on after its last transaction; None if it takes none.
+        pins: What the tables are there.
+        is_all: Whether nothing is left.
+    """
+
+    end: int | None
+    pins: Pins
+    is_all: bool
+
+
+def admitted_transactions(
+    database: Database,
+    connection: Connection,
+    start: int,
+    limits: Admission,
+    tables: PinnedTables,
+    pins: Pins,
+) -> Admitted:
+    """The transactions that an epoch takes.
+
+    At least one transaction is taken, however large it is. None is taken from the first on in which
+    a table is not what it was.
 
     Args:
         database: That has them.
         connection: A session.
         start: Transactions that were committed before were read.
         limits: Of the epoch.
+        tables: Compares them with what they were.
+        pins: What they were at the start.
+
+    Raises:
+        LaminarError: In the very first transaction, a table is not what it was.
     """
     if limits.max_records is None and limits.max_bytes is None:
-        last = database.last_transaction(connection)
-        return last.end if last is not None and last.lsn >= start else None
+        return _all(database, connection, start, tables, pins)
     most = (limits.max_records or _FEW) + _MORE
     while True:
         found, may_be_more = database.transactions(connection, most)
         new = [each for each in found if each.lsn >= start]
-        end, is_full = within(new, limits)
-        if is_full or not may_be_more or most >= _ALL:
-            return end
+        readable, problem = _readable(new, tables, pins)
+        end, is_full = within([each for each, _ in readable], limits)
+        if end is None and problem is not None:
+            raise problem
+        if is_full or problem is not None or not may_be_more or most >= _ALL:
+            taken = [after for each, after in readable if end is not None and each.end <= end]
+            is_all = not is_full and problem is None and not may_be_more
+            return Admitted(end, taken[-1] if taken else pins, is_all)
         most = min(_ALL, most * 4)
+
+
+def _all(
+    database: Database, connection: Connection, start: int, tables: PinnedTables, pins: Pins
+) -> Admitted:
+    end: int | None = None
+    for each, before in database.describing_transactions(connection):
+        if each.lsn < start:
+            continue
+        try:
+            pins = tables.after(pins, each)
+        except LaminarError:
+            if before is None or before.lsn < start:
+                raise
+            return Admitted(before.end, pins, is_all=False)
+        end = each.end
+    return Admitted(end, pins, is_all=True)
+
+
+def _readable(
+    transactions: Iterable[Transaction], tables: PinnedTables, pins: Pins
+) -> tuple[list[tuple[Transaction, Pins]], LaminarError | None]:
+    """Those in which tables are what they were, with what they are after each, and what is next."""
+    readable: list[tuple[Transaction, Pins]] = []
+    for each in transactions:
+        try:
+            pins = tables.after(pins, each)
+        except LaminarError as error:
+            return readable, error
+        readable.append((each, pins))
+    return readable, None
 
 
 def within(transactions: Iterable[Transaction], limits: Admission) -> tuple[int | None, bool]:

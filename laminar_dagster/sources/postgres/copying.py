@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 from psycopg import sql
 
+from laminar_dagster.clients.postgres.server import Connection
 from laminar_dagster.core.ids import FileName
 from laminar_dagster.core.ports import SnapshotDraft, SnapshotKeeper
 from laminar_dagster.core.snapshot import SnapshotFile
@@ -25,11 +26,9 @@ from laminar_dagster.sources.changes.snapshot_files import file_bytes
 from laminar_dagster.sources.decoded import BadRecord
 from laminar_dagster.sources.formats.columns import BadRows
 from laminar_dagster.sources.postgres.copy_out import copy_out
-from laminar_dagster.sources.postgres.database import Database
 from laminar_dagster.sources.postgres.tables import Table
 from laminar_dagster.sources.postgres.values import converted
 
-_BEGIN: Final = sql.SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 _JOIN: Final = sql.SQL("SET TRANSACTION SNAPSHOT {}")
 # Quotes tell a text from a null.
 _COPY: Final = sql.SQL(
@@ -78,31 +77,38 @@ class TableCopier:
         snapshot: The name of the exported snapshot.
     """
 
-    database: Database
     schema: pa.Schema
     position: str
     snapshot: str
     keeper: SnapshotKeeper
     draft: SnapshotDraft
 
-    def copy(self, pieces: Sequence[Piece], workers: int) -> tuple[SnapshotFile, ...]:
-        """Copy pieces, several at once, and return their files in order."""
-        count = min(workers, len(pieces)) or 1
+    def copy(
+        self, pieces: Sequence[Piece], sessions: Sequence[Connection]
+    ) -> tuple[SnapshotFile, ...]:
+        """Copy pieces, one over each connection at once, and return their files in order.
+
+        Args:
+            pieces: Of the tables.
+            sessions: In transactions that hold the tables, and have looked at nothing yet.
+        """
+        count = len(sessions)
+        shares = [pieces[number::count] for number in range(count)]
         with ThreadPoolExecutor(count, thread_name_prefix="snapshot") as pool:
-            found = [*pool.map(self._copy_some, (pieces[number::count] for number in range(count)))]
+            found = [*pool.map(self._copy_some, sessions, shares)]
         files = {name: file for each in found for name, file in each}
         return tuple(files[piece.file_name] for piece in pieces)
 
-    def _copy_some(self, pieces: Sequence[Piece]) -> list[tuple[FileName, SnapshotFile]]:
+    def _copy_some(
+        self, connection: Connection, pieces: Sequence[Piece]
+    ) -> list[tuple[FileName, SnapshotFile]]:
         """Copy pieces one after the other, over one connection that sees the snapshot."""
-        with self.database.session() as connection:
-            connection.execute(_BEGIN)
-            connection.execute(_JOIN.format(sql.Literal(self.snapshot)))
-            found = []
-            for piece in pieces:
-                data = b"".join(copy_out(connection, self._statement(piece)))
-                found.append((piece.file_name, self._keep(piece, data)))
-            connection.execute("COMMIT")
+        connection.execute(_JOIN.format(sql.Literal(self.snapshot)))
+        found = []
+        for piece in pieces:
+            data = b"".join(copy_out(connection, self._statement(piece)))
+            found.append((piece.file_name, self._keep(piece, data)))
+        # Not committed: until the others are done, no row may move to another block.
         return found
 
     def _statement(self, piece: Piece) -> sql.Composed:
@@ -114,7 +120,7 @@ class TableCopier:
         names = [*self._columns(piece.table)]
         return _COPY.format(
             columns=sql.SQL(", ").join(map(sql.Identifier, names)),
-            table=piece.table.identifier,
+            table=piece.table.own_rows,
             blocks=blocks,
         )
 

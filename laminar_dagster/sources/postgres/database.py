@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +26,7 @@ from laminar_dagster.sources.postgres.failures import (
     while_connecting,
 )
 from laminar_dagster.sources.postgres.messages import COPY_HEADER, COPY_TRAILER
+from laminar_dagster.sources.postgres.server_state import ServerState, look_at
 
 # How values are spelled does not depend on how the server, the database or the role is set.
 _SESSION: Final = {
@@ -42,24 +43,6 @@ _SET: Final = sql.SQL(
     "SELECT pg_catalog.set_config(name, value, false) "
     "FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)"
 )
-_LOOK: Final = sql.SQL("""
-    SELECT (pg_catalog.pg_control_system()).system_identifier::text,
-           ('x' || pg_catalog.substr(pg_catalog.pg_walfile_name(flushed), 1, 8))::bit(32)::int8,
-           (SELECT oid::int8 FROM pg_catalog.pg_database
-            WHERE datname = pg_catalog.current_database()),
-           (flushed - '0/0'::pg_lsn)::int8,
-           ((pg_catalog.pg_control_checkpoint()).redo_lsn - '0/0'::pg_lsn)::int8,
-           pg_catalog.current_setting('wal_level'),
-           pg_catalog.current_setting('server_encoding'),
-           pg_catalog.current_setting('server_version')
-    FROM (SELECT pg_catalog.pg_current_wal_flush_lsn() AS flushed) AS log
-""")
-_SLOT: Final = sql.SQL("""
-    SELECT plugin::text, database::text, active, wal_status,
-           (confirmed_flush_lsn - '0/0'::pg_lsn)::int8,
-           (restart_lsn - '0/0'::pg_lsn)::int8, safe_wal_size
-    FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
-""")
 _CHANGES: Final = sql.SQL("""
     pg_catalog.pg_logical_slot_peek_binary_changes(
         {slot}, {upto}, {most}, 'proto_version', '1', 'publication_names', {publication})
@@ -93,13 +76,28 @@ _TRANSACTIONS: Final = sql.SQL("""
            count(*) FILTER (WHERE get_byte(data, 0) IN (68, 73, 84, 85)),
            coalesce(sum(length(data)) FILTER (WHERE get_byte(data, 0) IN (68, 73, 84, 85)),
                     0)::int8,
-           count(*)
+           count(*),
+           array_agg(place) FILTER (WHERE get_byte(data, 0) = 82),
+           array_agg(data) FILTER (WHERE get_byte(data, 0) = 82)
     FROM {changes} WITH ORDINALITY AS change (lsn, xid, data, place)
     GROUP BY xid ORDER BY min(place)
 """)
-_LAST: Final = sql.SQL("""
-    SELECT data FROM {changes} WITH ORDINALITY AS change (lsn, xid, data, place)
-    WHERE get_byte(data, 0) = 67 ORDER BY place DESC LIMIT 1
+# The last transaction, and those that say something of tables, each with the one before it.
+_DESCRIBING: Final = sql.SQL("""
+    SELECT done, before, places, tables FROM (
+        SELECT done, places, tables, lag(done) OVER (ORDER BY place) AS before,
+               lead(done) OVER (ORDER BY place) AS after
+        FROM (
+            SELECT min(place) AS place,
+                   (array_agg(data) FILTER (WHERE get_byte(data, 0) = 67))[1] AS done,
+                   array_agg(place) FILTER (WHERE get_byte(data, 0) = 82) AS places,
+                   array_agg(data) FILTER (WHERE get_byte(data, 0) = 82) AS tables
+            FROM {changes} WITH ORDINALITY AS change (lsn, xid, data, place)
+            WHERE get_byte(data, 0) IN (67, 82) GROUP BY xid
+        ) AS whole
+        WHERE done IS NOT NULL
+    ) AS known
+    WHERE tables IS NOT NULL OR after IS NULL ORDER BY done
 """)
 _ADVANCE: Final = sql.SQL("SELECT pg_catalog.pg_replication_slot_advance(%s, %s::pg_lsn)")
 _DROP: Final = sql.SQL("SELECT pg_catalog.pg_drop_replication_slot(%s)")
@@ -116,50 +114,6 @@ _LETTING_GO_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class SlotState:
-    """A replication slot, as the server shows it.
-
-    Attributes:
-        confirmed: Changes of transactions that were committed before are not sent.
-        restart: The log from here on is kept for it; None once it is lost.
-        safe_bytes: How much more may be written before the server gives it up; None for no limit.
-    """
-
-    plugin: str
-    database: str
-    is_active: bool
-    wal_status: str | None
-    confirmed: int
-    restart: int | None
-    safe_bytes: int | None
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the server has removed what the slot needs."""
-        return self.wal_status == "lost" or self.restart is None
-
-
-@dataclass(frozen=True, slots=True)
-class ServerState:
-    """A server, at one moment.
-
-    Attributes:
-        flushed: How far the log is on disk.
-        checkpoint: A place before that, between two records of the log.
-    """
-
-    system_id: str
-    timeline: int
-    database: int
-    flushed: int
-    checkpoint: int
-    wal_level: str
-    encoding: str
-    version: str
-    slot: SlotState | None
-
-
-@dataclass(frozen=True, slots=True)
 class Transaction:
     """A committed transaction in the stream of a slot.
 
@@ -167,6 +121,8 @@ class Transaction:
         lsn: Where its commit stands in the log.
         end: Where the log goes on after that.
         committed_at: In microseconds since 2000.
+        relations: What the stream says of tables in it, before their first change and whenever
+            they have changed.
     """
 
     lsn: int
@@ -174,6 +130,7 @@ class Transaction:
     committed_at: int
     changes: int = 0
     size_bytes: int = 0
+    relations: tuple[bytes, ...] = ()
 
 
 class Database:
@@ -208,7 +165,12 @@ class Database:
         Raises:
             LaminarError: It cannot be had, or a statement inside failed.
         """
-        settings = {**_SESSION, "statement_timeout": str(round(self._statement_timeout * 1000))}
+        settings = {
+            **_SESSION,
+            "statement_timeout": str(round(self._statement_timeout * 1000)),
+            # Somebody who changes a table, or waits to, may take very long.
+            "lock_timeout": str(max(1, round(self._slot_timeout * 1000))),
+        }
         try:
             connection = self._server.connect(
                 f"laminar source {self._source_id}"[:63], replication=replication
@@ -225,19 +187,7 @@ class Database:
 
     def look(self, connection: Connection) -> ServerState:
         """What the server and the slot are now."""
-        found = connection.execute(_LOOK).fetchone()
-        assert found is not None
-        slot = connection.execute(_SLOT, (self._slot,)).fetchone()
-        state = None
-        if slot is not None:
-            plugin, database, active, status, confirmed, restart, safe = slot
-            state = SlotState(
-                plugin or "", database or "", active, status, confirmed or 0, restart, safe
-            )
-        system_id, timeline, oid, flushed, checkpoint, wal_level, encoding, version = found
-        return ServerState(
-            system_id, timeline, oid, flushed, checkpoint, wal_level, encoding, version, state
-        )
+        return look_at(connection, self._slot)
 
     def transactions(self, connection: Connection, most: int) -> tuple[list[Transaction], bool]:
         """The transactions that the slot holds, in order, and whether there may be more.
@@ -248,14 +198,26 @@ class Database:
         """
         query = _TRANSACTIONS.format(changes=self._changes(None, min(most, _MANY)))
         rows = self._patiently(lambda: connection.execute(query).fetchall())
-        found = [_transaction(data, count, size) for data, count, size, _ in rows if data]
+        found = [
+            _transaction(data, count, size, places, tables)
+            for data, count, size, _, places, tables in rows
+            if data
+        ]
         return found, sum(row[3] for row in rows) >= most
 
-    def last_transaction(self, connection: Connection) -> Transaction | None:
-        """The last one that the slot holds."""
-        query = _LAST.format(changes=self._changes(None, None))
-        found = self._patiently(lambda: connection.execute(query).fetchone())
-        return _transaction(found[0]) if found else None
+    def describing_transactions(
+        self, connection: Connection
+    ) -> list[tuple[Transaction, Transaction | None]]:
+        """Those that say something of tables, and the last; each with the one before it, if any."""
+        query = _DESCRIBING.format(changes=self._changes(None, None))
+        rows = self._patiently(lambda: connection.execute(query).fetchall())
+        return [
+            (
+                _transaction(data, places=places, tables=tables),
+                None if before is None else _transaction(before),
+            )
+            for data, before, places, tables in rows
+        ]
 
     def changes(self, connection: Connection, start: int, end: int) -> Iterator[bytes]:
         """The messages of a range, many of them in each row of a binary COPY.
@@ -365,9 +327,17 @@ class Database:
                 time.sleep(_PAUSE)
 
 
-def _transaction(commit: bytes, changes: int = 0, size: int = 0) -> Transaction:
+def _transaction(
+    commit: bytes,
+    changes: int = 0,
+    size: int = 0,
+    places: Sequence[int] | None = None,
+    tables: Sequence[bytes] | None = None,
+) -> Transaction:
     lsn, end, moment = (int.from_bytes(commit[at : at + 8], "big") for at in (2, 10, 18))
-    return Transaction(lsn, end, moment, changes, size)
+    # Sorted here: the server would put all changes in order for it.
+    said = sorted(zip(places or (), tables or (), strict=True))
+    return Transaction(lsn, end, moment, changes, size, tuple(data for _, data in said))
 
 
 def _without_frame(rows: Iterator[bytes]) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -180,34 +180,9 @@ class ChangeDecoder:
     def _shape_of(self, relation: Relation) -> _Shape:
         known = self._shapes.get(relation)
         if known is None:
-            known = self._shapes[relation] = self._find_shape(relation)
+            known = shape_of(self.source_id, relation, self._declared, self.settings)
+            self._shapes[relation] = known
         return known
-
-    def _find_shape(self, relation: Relation) -> _Shape:
-        """Where the declared columns are; names what does not fit.
-
-        Raises:
-            SchemaChanged: A column is gone, or of another type.
-        """
-        names = {each.name: place for place, each in enumerate(relation.columns)}
-        places: list[int] = []
-        for each in self._declared:
-            place = names.get(each.name, _ABSENT)
-            may_lack = self.settings.on_schema_change == "ignore" or len(self.settings.tables) > 1
-            if place == _ABSENT and not (may_lack and each.nullable):
-                what = f"it has no column `{each.name}`"
-                raise SchemaChanged(self.source_id, relation.table, what)
-            if place != _ABSENT:
-                oid = relation.columns[place].type_oid
-                if not suits(oid, each.type):
-                    what = f"column `{each.name}` is {type_name(oid)}, declared as {each.type}"
-                    raise SchemaChanged(self.source_id, relation.table, what)
-            places.append(place)
-        unknown = sorted(set(names) - {each.name for each in self._declared})
-        if unknown:
-            log.info("%s: columns of %s are not read: %s", self.source_id, relation.table, unknown)
-        is_keyed = all(place != _ABSENT and relation.columns[place].is_key for place in places)
-        return _Shape(tuple(places), is_keyed)
 
     def _images(
         self, found: Messages, relation: Relation, shape: _Shape, places: Int64s, bad: BadRows
@@ -327,6 +302,36 @@ class ChangeDecoder:
             columns[added.TIMESTAMP] = pa.array(micros, pa.timestamp("us", tz="UTC"))
         arrays = [columns[each.name].cast(each.type) for each in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), owners
+
+
+def shape_of(
+    source_id: str, relation: Relation, declared: Sequence[pa.Field], settings: DecoderSettings
+) -> _Shape:
+    """Where the declared columns are in a table; names what does not fit.
+
+    Raises:
+        SchemaChanged: A column is gone, or of another type.
+    """
+    names = {each.name: place for place, each in enumerate(relation.columns)}
+    # Which of several tables has lost a column, and which never had it, a plan finds out.
+    may_lack = settings.on_schema_change == "ignore" or len(settings.tables) > 1
+    places: list[int] = []
+    for each in declared:
+        place = names.get(each.name, _ABSENT)
+        if place == _ABSENT and not (may_lack and each.nullable):
+            what = f"it has no column `{each.name}`"
+            raise SchemaChanged(source_id, relation.table, what)
+        if place != _ABSENT:
+            oid = relation.columns[place].type_oid
+            if not suits(oid, each.type):
+                what = f"column `{each.name}` is {type_name(oid)}, declared as {each.type}"
+                raise SchemaChanged(source_id, relation.table, what)
+        places.append(place)
+    unknown = sorted(set(names) - {each.name for each in declared})
+    if unknown:
+        log.info("%s: columns of %s are not read: %s", source_id, relation.table, unknown)
+    is_keyed = all(place != _ABSENT and relation.columns[place].is_key for place in places)
+    return _Shape(tuple(places), is_keyed)
 
 
 def lsn_texts(lsns: Int64s) -> pa.StringArray:

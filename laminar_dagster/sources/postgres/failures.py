@@ -41,6 +41,9 @@ def while_asking(error: psycopg.Error, source_id: str, server: Server, slot: str
         case "42501":
             hint = "the role needs REPLICATION, and SELECT on the tables"
             return AuthFailed(f"the PostgreSQL server of source {source_id}", f"{reason}; {hint}")
+        case "55P03":
+            who = "a table is locked by somebody else for longer than `slot.timeout`"
+            return SourceUnavailable(source_id, f"{reason}; {who}: see pg_locks")
         case "42704" if slot in str(error) and "slot" in str(error):
             return SlotNotFound(source_id, slot)
         case "55000" if "slot" in str(error):

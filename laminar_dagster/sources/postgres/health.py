@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from laminar_dagster.core.errors import LaminarError, SlotNotFound
 from laminar_dagster.core.health import HealthReport, PartitionHealth
 from laminar_dagster.core.offsets import PostgresPosition
-from laminar_dagster.sources.postgres.database import ServerState
+from laminar_dagster.sources.postgres.server_state import ServerState
 
 
 def report(

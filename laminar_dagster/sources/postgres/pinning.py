@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from laminar_dagster.core.errors import (
     RetentionExpired,
     SlotNotFound,
     SourceReplaced,
     TimelineChanged,
 )
-from laminar_dagster.core.offsets import PostgresIdentity
-from laminar_dagster.sources.postgres.database import ServerState
+from laminar_dagster.core.offsets import PostgresIdentity, PostgresTable
 from laminar_dagster.sources.postgres.decoding import lsn_text
+from laminar_dagster.sources.postgres.server_state import ServerState
 
 
-def identity_of(state: ServerState, slot: str) -> PostgresIdentity:
+def identity_of(
+    state: ServerState, slot: str, tables: Mapping[str, PostgresTable] | None = None
+) -> PostgresIdentity:
     """What a plan pins."""
     return PostgresIdentity(
-        system_id=state.system_id, timeline=state.timeline, slot=slot, database=state.database
+        system_id=state.system_id,
+        timeline=state.timeline,
+        slot=slot,
+        database=state.database,
+        tables=dict(tables or {}),
     )
 
 

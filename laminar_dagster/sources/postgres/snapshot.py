@@ -3,14 +3,17 @@
 1. Take a lock that the server lets go of when this process ends.
 2. Look whether a crash has left a slot; only one that a draft in the store names is removed, also
    if the source has been given another slot since.
-3. Leave a mark in the store, then make the slot, which exports a snapshot.
-4. Copy the tables, each connection as that snapshot shows them.
-5. Describe the copy. From here on the snapshot is a fact.
+3. Lock the tables, so that nobody rewrites one before it is copied.
+4. Leave a mark in the store, then make the slot, which exports a snapshot.
+5. Copy the tables, each connection as that snapshot shows them.
+6. Describe the copy. From here on the snapshot is a fact.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -19,17 +22,20 @@ import pyarrow as pa
 from laminar_dagster.clients.postgres.server import Connection
 from laminar_dagster.core.errors import InvalidConfig, ObjectExists, SourceUnavailable
 from laminar_dagster.core.ids import FileName
-from laminar_dagster.core.offsets import PostgresPosition
+from laminar_dagster.core.offsets import PostgresPosition, PostgresTable
 from laminar_dagster.core.ports import SnapshotKeeper
 from laminar_dagster.core.snapshot import SnapshotFile
 from laminar_dagster.sources.changes.columns import declared
-from laminar_dagster.sources.postgres.copying import TableCopier, pieces_of
-from laminar_dagster.sources.postgres.database import Database, ServerState
+from laminar_dagster.sources.postgres.copying import Piece, TableCopier, pieces_of
+from laminar_dagster.sources.postgres.database import Database
 from laminar_dagster.sources.postgres.decoding import lsn_text
+from laminar_dagster.sources.postgres.locked_tables import locking_sessions
 from laminar_dagster.sources.postgres.options import PostgresCdcOptions
+from laminar_dagster.sources.postgres.pinned_tables import PinnedTables
 from laminar_dagster.sources.postgres.pinning import identity_of
 from laminar_dagster.sources.postgres.reader import database_of
-from laminar_dagster.sources.postgres.tables import check_setup
+from laminar_dagster.sources.postgres.server_state import ServerState
+from laminar_dagster.sources.postgres.tables import Table, check_setup
 
 log = logging.getLogger(__name__)
 
@@ -77,28 +83,49 @@ class SnapshotTaker:
                 return
             self._remove_left_over(connection, state, is_ours, where)
             # Step 3.
-            draft = self.keeper.begin(number)
-            self.keeper.write(draft, _MARK, 0, f"{self.options.slot}\n{state.system_id}".encode())
-            with self.database.session(replication=True) as replication:
-                begin, exported = self.database.create_slot(replication)
-                log.info(
-                    "source %s: slot %s begins at %s",
-                    self.source_id,
-                    self.options.slot,
-                    lsn_text(begin),
-                )
-                # Step 4.
-                files: tuple[SnapshotFile, ...] = ()
-                if self.options.snapshot == "initial":
-                    copier = TableCopier(
-                        self.database, self.schema, lsn_text(begin), exported, self.keeper, draft
+            pins: dict[str, PostgresTable] = {}
+            with self._held(tables) as sessions:
+                if sessions:
+                    # Before it was locked, a table may have become another.
+                    tables = check_setup(
+                        connection, state, self.options, declared(self.schema), where
                     )
-                    wanted = [tables[name] for name in self.options.tables]
-                    pieces = pieces_of(wanted, self.options.snapshot_file)
-                    files = copier.copy(pieces, self.options.snapshot_workers)
-            # Step 5.
+                    pinned = PinnedTables(
+                        self.source_id, self.options, declared(self.schema), where
+                    )
+                    pins = pinned.as_they_are(connection)
+                # Step 4.
+                draft = self.keeper.begin(number)
+                mark = f"{self.options.slot}\n{state.system_id}"
+                self.keeper.write(draft, _MARK, 0, mark.encode())
+                with self.database.session(replication=True) as replication:
+                    begin, exported = self.database.create_slot(replication)
+                    slot = self.options.slot
+                    log.info(
+                        "source %s: slot %s begins at %s", self.source_id, slot, lsn_text(begin)
+                    )
+                    # Step 5.
+                    files: tuple[SnapshotFile, ...] = ()
+                    if sessions:
+                        copier = TableCopier(
+                            self.schema, lsn_text(begin), exported, self.keeper, draft
+                        )
+                        files = copier.copy(self._pieces(tables), sessions)
+            # Step 6.
             position = PostgresPosition(lsn=begin, slot=self.options.slot)
-            self.keeper.finish(draft, position, identity_of(state, self.options.slot), files)
+            self.keeper.finish(draft, position, identity_of(state, self.options.slot, pins), files)
+
+    def _pieces(self, tables: Mapping[str, Table]) -> list[Piece]:
+        wanted = [tables[name] for name in self.options.tables]
+        return pieces_of(wanted, self.options.snapshot_file)
+
+    def _held(self, tables: Mapping[str, Table]) -> AbstractContextManager[list[Connection]]:
+        """Connections to copy the tables with, which hold them; none if nothing is copied."""
+        if self.options.snapshot != "initial":
+            return nullcontext([])
+        count = min(self.options.snapshot_workers, len(self._pieces(tables)))
+        wanted = [tables[name] for name in self.options.tables]
+        return locking_sessions(self.database, wanted, count)
 
     def _adopt(self, number: int, state: ServerState) -> None:
         """Begin where a slot stands that is there, with nothing before it."""

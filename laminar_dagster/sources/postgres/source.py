@@ -38,6 +38,7 @@ from laminar_dagster.core.offsets import (
     Gap,
     PostgresIdentity,
     PostgresPosition,
+    PostgresTable,
     SnapshotProgress,
     SourcePosition,
     SourceRange,
@@ -48,10 +49,10 @@ from laminar_dagster.core.snapshot import FIRST_SNAPSHOT, SourceSnapshot
 from laminar_dagster.sources.changes.columns import declared
 from laminar_dagster.sources.changes.planned import admitted_rows, planned, schema_of
 from laminar_dagster.sources.postgres.admission import admitted_transactions
-from laminar_dagster.sources.postgres.database import ServerState
 from laminar_dagster.sources.postgres.decoding import EPOCH_MICROS
 from laminar_dagster.sources.postgres.health import report
 from laminar_dagster.sources.postgres.options import PostgresCdcOptions, read_options
+from laminar_dagster.sources.postgres.pinned_tables import Known, PinnedTables
 from laminar_dagster.sources.postgres.pinning import (
     identity_of,
     require_held,
@@ -59,6 +60,7 @@ from laminar_dagster.sources.postgres.pinning import (
     require_same,
 )
 from laminar_dagster.sources.postgres.reader import PostgresSplitReader, bounds, database_of
+from laminar_dagster.sources.postgres.server_state import ServerState
 from laminar_dagster.sources.postgres.snapshot import SnapshotTaker
 from laminar_dagster.sources.postgres.tables import check_setup
 
@@ -90,6 +92,7 @@ class PostgresCdcSource:
         self._snapshots = snapshots
         self._where = where or f"source `{source_id}`"
         self._database = database_of(str(source_id), options)
+        self._tables = PinnedTables(str(source_id), options, declared(schema), self._where)
 
     @classmethod
     def from_table(
@@ -169,6 +172,7 @@ class PostgresCdcSource:
             SourceReplaced: It is another server or database, or the log is shorter.
             TimelineChanged: It is another timeline.
             SlotNotFound, RetentionExpired: The slot no longer holds what comes next.
+            TableChanged, SchemaChanged: A table is not what it was.
             SourceUnavailable: The server cannot be reached.
             InvalidConfig: The server is not set up for it; says what to do.
         """
@@ -179,15 +183,17 @@ class PostgresCdcSource:
             if newest is None:
                 check_setup(connection, state, self._options, declared(self._schema), self._where)
                 return self._before_snapshot(state)
-            begin, gaps = self._begin(previous, start, newest, state)
+            begin, gaps, pinned = self._begin(previous, start, newest, state)
+            known = self._tables.require_same(connection, state, pinned.tables if pinned else {})
             if begin.snapshot is not None:
                 snapshot = self._snapshots.find(begin.snapshot.number)
                 end = _in_snapshot(snapshot, admitted_rows(snapshot, begin.snapshot.rows, limits))
+                pins = self._tables.at_end(known.pins, known, is_all=False)
             else:
-                end = self._stream_end(connection, begin, state, limits)
+                end, pins = self._stream_end(connection, begin, state, limits, known)
         return planned(
             self._source_id,
-            identity_of(state, self._options.slot),
+            identity_of(state, self._options.slot, pins),
             SourceRange(start=begin, end=end),
             gaps,
             previous,
@@ -213,8 +219,8 @@ class PostgresCdcSource:
         start: tuple[SourcePosition, ...],
         newest: SourceSnapshot,
         state: ServerState,
-    ) -> tuple[PostgresPosition, tuple[Gap, ...]]:
-        """Where the next epoch begins, and what it leaves out to begin there.
+    ) -> tuple[PostgresPosition, tuple[Gap, ...], PostgresIdentity | None]:
+        """Where the next epoch begins, what it leaves out to begin there, and what was pinned.
 
         Raises:
             RefusedError: The slot does not hold what comes next.
@@ -241,7 +247,7 @@ class PostgresCdcSource:
         require_reached(str(self._source_id), state, begin.lsn)
         require_same(str(self._source_id), state, self._options.slot, pinned)
         require_held(str(self._source_id), state, self._options.slot, begin.lsn)
-        return begin, gaps
+        return begin, gaps, pinned
 
     def _stream_end(
         self,
@@ -249,13 +255,18 @@ class PostgresCdcSource:
         begin: PostgresPosition,
         state: ServerState,
         limits: Admission,
-    ) -> PostgresPosition:
-        end = admitted_transactions(self._database, connection, begin.lsn, limits)
+        known: Known,
+    ) -> tuple[PostgresPosition, dict[str, PostgresTable]]:
+        taken = admitted_transactions(
+            self._database, connection, begin.lsn, limits, self._tables, known.pins
+        )
+        end = taken.end
         if end is None and state.checkpoint - begin.lsn >= self._options.heartbeat_wal:
             # Others have written so much that the slot should let go of it. Nothing of ours is
             # before the checkpoint: a place between two records, unlike the end of what is flushed.
             end = state.checkpoint
-        return begin if end is None else PostgresPosition(lsn=end, slot=begin.slot)
+        pins = self._tables.at_end(taken.pins, known, is_all=taken.is_all)
+        return begin if end is None else PostgresPosition(lsn=end, slot=begin.slot), pins
 
     def verify(self, plan: SourcePlan) -> None:
         """Check that the slot is that of the plan, and still holds its range."""

@@ -11,13 +11,18 @@ from psycopg import sql
 
 from laminar_dagster.clients.postgres.server import Connection
 from laminar_dagster.core.errors import InvalidConfig
-from laminar_dagster.sources.postgres.database import ServerState
 from laminar_dagster.sources.postgres.decoding import WHOLE_ROWS
 from laminar_dagster.sources.postgres.options import PostgresCdcOptions
+from laminar_dagster.sources.postgres.publication import (
+    Publication,
+    find_publication,
+    publication_problems,
+)
+from laminar_dagster.sources.postgres.server_state import ServerState
 from laminar_dagster.sources.postgres.values import suits, type_name
 
 _TABLES: Final = sql.SQL("""
-    SELECT space.nspname || '.' || class.relname, class.oid::int8, class.relkind::text,
+    SELECT space.nspname || '.' || class.relname, class.relkind::text,
            class.relreplident = 'f' AND
                (SELECT pg_catalog.bool_and(leaf.relreplident = 'f')
                 FROM pg_catalog.pg_partition_tree(class.oid) AS tree
@@ -28,16 +33,12 @@ _TABLES: Final = sql.SQL("""
            ARRAY(SELECT attname::text FROM pg_catalog.pg_attribute
                  WHERE attrelid = class.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum),
            ARRAY(SELECT atttypid::int8 FROM pg_catalog.pg_attribute
-                 WHERE attrelid = class.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum)
+                 WHERE attrelid = class.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum),
+           ARRAY(SELECT attname::text FROM pg_catalog.pg_attribute
+                 WHERE attrelid = class.oid AND attnum > 0 AND attgenerated <> '')
     FROM pg_catalog.pg_class AS class
     JOIN pg_catalog.pg_namespace AS space ON space.oid = class.relnamespace
     WHERE space.nspname || '.' || class.relname = ANY (%s) AND class.relkind IN ('r', 'p')
-""")
-_PUBLICATION: Final = sql.SQL("""
-    SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate,
-           ARRAY(SELECT schemaname || '.' || tablename FROM pg_catalog.pg_publication_tables
-                 WHERE pubname = publication.pubname)
-    FROM pg_catalog.pg_publication AS publication WHERE pubname = %s
 """)
 
 
@@ -51,6 +52,8 @@ class Table:
             whether it and all its partitions do: they log the row, and it says what was logged.
         blocks: How many blocks its rows are in.
         block_bytes: Of one block.
+        columns: The types of all, by name.
+        generated: Those of them that are computed.
     """
 
     name: str
@@ -59,16 +62,21 @@ class Table:
     blocks: int
     block_bytes: int
     columns: dict[str, int]
+    generated: frozenset[str] = frozenset()
 
     @property
-    def identifier(self) -> sql.Identifier:
-        """For a statement."""
-        return sql.Identifier(*self.name.split("."))
+    def own_rows(self) -> sql.Composed:
+        """Its rows, in a statement: without those of tables that inherit from it.
+
+        Changes of those come under their own names. Rows of a partition are the whole table's.
+        """
+        only = sql.SQL("" if self.is_partitioned else "ONLY ")
+        return only + sql.Identifier(*self.name.split("."))
 
 
-def find_tables(connection: Connection, names: Sequence[str]) -> dict[str, Table]:
+def find_tables(connection: Connection, wanted: Sequence[str]) -> dict[str, Table]:
     """Those of the tables that there are."""
-    rows = connection.execute(_TABLES, (list(names),)).fetchall()
+    rows = connection.execute(_TABLES, (list(wanted),)).fetchall()
     return {
         name: Table(
             name,
@@ -76,9 +84,10 @@ def find_tables(connection: Connection, names: Sequence[str]) -> dict[str, Table
             sends_whole_rows,
             -(-size // block),
             block,
-            dict(zip(*columns, strict=True)),
+            dict(zip(names, types, strict=True)),
+            frozenset(generated),
         )
-        for name, _, kind, sends_whole_rows, size, block, *columns in rows
+        for name, kind, sends_whole_rows, size, block, names, types, generated in rows
     }
 
 
@@ -109,8 +118,12 @@ def check_setup(
         for name in options.tables
         if name not in tables
     ]
-    problems += _of_publication(connection, options, tables)
+    publication = find_publication(connection, options.publication, options.tables)
+    partitioned = frozenset(name for name, each in tables.items() if each.is_partitioned)
+    problems += publication_problems(publication, options.publication, options.tables, partitioned)
     problems += _of_columns(tables, declared)
+    if publication is not None:
+        problems += _of_sent_columns(tables, publication, declared)
     if options.before == "required":
         names = {each.name for each in declared}
         problems += [
@@ -130,34 +143,6 @@ def _whole_rows(table: Table) -> str:
     return WHOLE_ROWS.replace("…", table.name + partitions)
 
 
-def _of_publication(
-    connection: Connection, options: PostgresCdcOptions, known: dict[str, Table]
-) -> list[tuple[str, str]]:
-    found = connection.execute(_PUBLICATION, (options.publication,)).fetchone()
-    tables = ", ".join(options.tables)
-    if found is None:
-        make = f'CREATE PUBLICATION "{options.publication}" FOR TABLE {tables}'
-        return [(f"there is no publication {options.publication}", make)]
-    publishes, published = found
-    problems = []
-    if not publishes:
-        kinds = "'insert, update, delete, truncate'"
-        change = f'ALTER PUBLICATION "{options.publication}" SET (publish = {kinds})'
-        problems.append((f"publication {options.publication} leaves changes out", change))
-    missing = [name for name in options.tables if name not in published]
-    roots = [name for name in missing if name in known and known[name].is_partitioned]
-    if roots:
-        # Added or not, its changes come under the names of its partitions.
-        change = f'ALTER PUBLICATION "{options.publication}" SET (publish_via_partition_root)'
-        shown = f"publication {options.publication} does not publish {', '.join(roots)} as a whole"
-        problems.append((shown, f"{change}, with the table in it"))
-        missing = [name for name in missing if name not in roots]
-    if missing:
-        change = f'ALTER PUBLICATION "{options.publication}" ADD TABLE {", ".join(missing)}'
-        problems.append((f"publication {options.publication} lacks {', '.join(missing)}", change))
-    return problems
-
-
 def _of_columns(tables: dict[str, Table], declared: Sequence[pa.Field]) -> list[tuple[str, str]]:
     problems = []
     for each in declared:
@@ -171,4 +156,23 @@ def _of_columns(tables: dict[str, Table], declared: Sequence[pa.Field]) -> list[
             lacking = [name for name, table in tables.items() if each.name not in table.columns]
             problem = f"{', '.join(lacking)} has no column `{each.name}`"
             problems.append((problem, "a column that some of the tables lack must be nullable"))
+    return problems
+
+
+def _of_sent_columns(
+    tables: dict[str, Table], publication: Publication, declared: Sequence[pa.Field]
+) -> list[tuple[str, str]]:
+    """Columns that would come with the copy, and never in a change."""
+    problems = []
+    for name, published in publication.tables.items():
+        held = tables[name].columns if name in tables else {}
+        for column in (each.name for each in declared if each.name in held):
+            if column in published.columns:
+                continue
+            if column in tables[name].generated:
+                problem = f"{name}.{column} is generated, and changes come without it"
+                problems.append((problem, "do not declare it; a view may compute it"))
+            else:
+                problem = f"publication {publication.name} leaves {name}.{column} out"
+                problems.append((problem, "do not declare it, or publish all columns"))
     return problems

@@ -45,6 +45,7 @@ from laminar_dagster.core.offsets import (
     MysqlPosition,
     PostgresIdentity,
     PostgresPosition,
+    PostgresTable,
     SnapshotProgress,
     SourceIdentity,
     SourcePosition,
@@ -127,7 +128,17 @@ positions: st.SearchStrategy[SourcePosition] = st.one_of(
 
 identities: st.SearchStrategy[SourceIdentity] = st.one_of(
     st.builds(KafkaIdentity, cluster_id=TEXT, topic_ids=st.dictionaries(TEXT, TEXT, max_size=2)),
-    st.builds(PostgresIdentity, system_id=TEXT, timeline=UINT63, slot=TEXT),
+    st.builds(
+        PostgresIdentity,
+        system_id=TEXT,
+        timeline=UINT63,
+        slot=TEXT,
+        tables=st.dictionaries(
+            TEXT,
+            st.builds(PostgresTable, oid=UINT63, columns=st.lists(TEXT, max_size=2).map(tuple)),
+            max_size=2,
+        ),
+    ),
     st.builds(MysqlIdentity, server_uuid=TEXT),
     st.builds(FileIdentity, fingerprints=st.dictionaries(TEXT, TEXT, max_size=2)),
     st.builds(CustomIdentity, source_type=TEXT, identity=TEXT),

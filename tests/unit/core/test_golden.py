@@ -51,6 +51,7 @@ KINDS: dict[str, type[Document]] = {
     "branch.json": BranchRecord,
     "snapshot.json": SourceSnapshot,
     "snapshot_mysql.json": SourceSnapshot,
+    "snapshot_postgres.json": SourceSnapshot,
     "in_snapshot.offsets": SourceOffsets,
 }
 # Of the JSON text, so that a file that was renewed by mistake is noticed.
@@ -72,6 +73,7 @@ TEXTS = {
     "branch.json": "22d79ff22d4081d2b9b0cc4eb1ec9b1e296f641212b8ad2cc918dcc0ed05e8dc",
     "snapshot.json": "d29722e410acdaa5f5c495cc162e89343fd60310eaae377a2317f100082db837",
     "snapshot_mysql.json": "0938f94bcd97ff708aa2c866fda19a997deaed2ba33ca020d96f92d33703bc00",
+    "snapshot_postgres.json": "dc309c57c0ba6f89a39dd36a3d4f0c517784ae1f0f4b255561d1bb2bc2d1e830",
     "in_snapshot.offsets": "0de873d249c4c78272ea1c410beb35d410a0a0be11167e05a21d27312f0e89b9",
 }
 
