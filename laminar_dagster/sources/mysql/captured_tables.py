@@ -26,7 +26,7 @@ from laminar_dagster.sources.mysql.logged_tables import LoggedTables
 from laminar_dagster.sources.mysql.options import MysqlCdcOptions
 from laminar_dagster.sources.mysql.prepared import require_nothing_prepared
 from laminar_dagster.sources.mysql.server_log import ServerLog, end_of
-from laminar_dagster.sources.mysql.snapshot import copy_tables, same_view
+from laminar_dagster.sources.mysql.snapshot import copy_tables, mariadb_gtids_at, same_view
 from laminar_dagster.sources.mysql.statements import TableName
 from laminar_dagster.sources.mysql.table_map import LoggedTable
 from laminar_dagster.sources.mysql.values import Unfit
@@ -78,9 +78,8 @@ class CapturedTables:
             require_nothing_prepared(self.server, file, position)
         else:
             with same_view(self.server, facts, options.snapshot_workers) as views:
-                file, position = views.file, views.position
+                file, position, gtids = views.file, views.position, views.gtids
                 require_nothing_prepared(self.server, file, position)
-                gtids = _gtids_at(views.sessions[0], facts, file, position)
                 files = copy_tables(
                     views, tables, self.schema, keeper, draft, options.snapshot_file
                 )
@@ -135,9 +134,7 @@ class CapturedTables:
 
 
 def _gtids_at(session: Session, facts: Facts, file: str, position: int) -> str | None:
-    """The transactions up to a place."""
-    if not facts.is_mariadb:
-        # Nothing was written since: the tables were locked, or it is the end.
-        return look_up(session).gtids
-    ((found,),) = session.run("SELECT BINLOG_GTID_POS(%s, %s)", [file, position]).rows
-    return str(found) if found is not None else None
+    """The transactions up to the end of the log; on MySQL about, since others go on writing."""
+    if facts.is_mariadb:
+        return mariadb_gtids_at(session, file, position)
+    return look_up(session).gtids

@@ -26,7 +26,7 @@ from laminar_dagster.core.ports import SnapshotDraft, SnapshotKeeper
 from laminar_dagster.core.snapshot import SnapshotFile
 from laminar_dagster.sources.changes.snapshot_files import file_bytes
 from laminar_dagster.sources.decoded import BadRecord
-from laminar_dagster.sources.mysql.catalogue import Facts, integer_key
+from laminar_dagster.sources.mysql.catalogue import Facts, integer_key, look_up
 from laminar_dagster.sources.mysql.selected_rows import Selection, joined
 from laminar_dagster.sources.mysql.server_log import ServerLog, end_of
 from laminar_dagster.sources.mysql.statements import TableName
@@ -49,11 +49,16 @@ _PIECE_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """Sessions that all see the tables as they are at one place of the log."""
+    """Sessions that all see the tables as they are at one place of the log.
+
+    Attributes:
+        gtids: The transactions up to there; None where the server writes no ids.
+    """
 
     sessions: tuple[Session, ...]
     file: str
     position: int
+    gtids: str | None
 
 
 @contextmanager
@@ -84,7 +89,13 @@ def _unlocked(sessions: Sequence[Session]) -> Views:
     if len(same) < len(sessions):
         text = "the server is busy: %d of %d connections share a view, and copy"
         log.info(text, len(same), len(sessions))
-    return Views(same, *places[0])
+    return Views(same, *places[0], mariadb_gtids_at(same[0], *places[0]))
+
+
+def mariadb_gtids_at(session: Session, file: str, position: int) -> str | None:
+    """The transactions up to a place."""
+    ((found,),) = session.run("SELECT BINLOG_GTID_POS(%s, %s)", [file, position]).rows
+    return str(found) if found is not None else None
 
 
 def _locked(sessions: Sequence[Session], keeper: Session, facts: Facts) -> Views:
@@ -93,7 +104,8 @@ def _locked(sessions: Sequence[Session], keeper: Session, facts: Facts) -> Views
         keeper.run("FLUSH TABLES WITH READ LOCK")
         for session in sessions:
             session.run(_VIEW)
-        return Views(tuple(sessions), *end_of(keeper, facts))
+        # Under the lock: a moment later there may be more of them than stand before the place.
+        return Views(tuple(sessions), *end_of(keeper, facts), look_up(keeper).gtids)
     finally:
         # Also where it was not had: MySQL gives up in the middle, and keeps others from writing.
         keeper.run("UNLOCK TABLES")

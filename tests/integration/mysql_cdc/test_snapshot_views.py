@@ -11,6 +11,7 @@ import pymysql
 import pytest
 
 from laminar_dagster.core.errors import SourceUnavailable
+from laminar_dagster.core.offsets import MysqlPosition
 from laminar_dagster.sources.mysql import captured_tables, snapshot
 from laminar_dagster.sources.mysql.prepared import require_nothing_prepared
 from laminar_dagster.sources.mysql.server_log import ServerLog
@@ -151,3 +152,20 @@ def test_one_that_is_committed_while_the_copy_is_begun_is_found_in_the_log(
     assert shop.keeper.newest() is None
     shop.options["snapshot"] = "initial"
     assert [row["id"] for row in shop.epoch()] == [1]
+
+
+def test_the_ids_of_a_copy_are_those_before_its_place(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.insert([(1, "a")])
+    name = "gtid_executed" if shop.is_mysql else "gtid_binlog_pos"
+    ((before,),) = shop.run(f"SELECT @@GLOBAL.{name}")
+
+    def write(server: ServerLog, file: str, position: int) -> None:
+        shop.insert([(2, "b")])
+
+    monkeypatch.setattr(captured_tables, "require_nothing_prepared", write)
+    assert [row["id"] for row in shop.epoch()] == [1]
+    (end,) = shop.ends
+    assert isinstance(end, MysqlPosition)
+    assert end.gtid_set == "".join(before.split())
