@@ -7,7 +7,7 @@ and the same row in the stream are decoded alike.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -36,21 +36,29 @@ _COPY: Final = sql.SQL(
 )
 _BLOCKS: Final = sql.SQL(" WHERE ctid >= {first}::tid")
 _UNTIL: Final = sql.SQL(" AND ctid < {last}::tid")
+# A part is cut when it is so many times as long as it should be.
+_LONGER: Final = 4
+# And in any case before a column of it has 2 GiB, of which Arrow's texts cannot tell the end. The
+# row that it is cut after may have 1 GiB more, which is as long as PostgreSQL lets one be.
+_MOST_BYTES: Final = 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some blocks of a table, which become one file; the last piece of a table has no end."""
+    """Some blocks of a table, which become one file, or several if they turn out to be large.
+
+    The last piece of a table has no end.
+    """
 
     table: Table
     number: int
     first: int | None = None
     last: int | None = None
 
-    @property
-    def file_name(self) -> FileName:
-        """By number, since names of tables may hold anything."""
-        return FileName(f"rows-{self.number:06d}.arrow")
+    def file_name(self, part: int) -> FileName:
+        """Of a part of it, by number, since names of tables may hold anything."""
+        more = f"-{part:06d}" if part else ""
+        return FileName(f"rows-{self.number:06d}{more}.arrow")
 
 
 def pieces_of(tables: Sequence[Table], file_bytes: int) -> list[Piece]:
@@ -75,6 +83,7 @@ class TableCopier:
         schema: Of the rows that the source hands out.
         position: Where the stream goes on, as text.
         snapshot: The name of the exported snapshot.
+        file_bytes: About so much of a table goes into a file.
     """
 
     schema: pa.Schema
@@ -82,6 +91,7 @@ class TableCopier:
     snapshot: str
     keeper: SnapshotKeeper
     draft: SnapshotDraft
+    file_bytes: int
 
     def copy(
         self, pieces: Sequence[Piece], sessions: Sequence[Connection]
@@ -96,18 +106,20 @@ class TableCopier:
         shares = [pieces[number::count] for number in range(count)]
         with ThreadPoolExecutor(count, thread_name_prefix="snapshot") as pool:
             found = [*pool.map(self._copy_some, sessions, shares)]
-        files = {name: file for each in found for name, file in each}
-        return tuple(files[piece.file_name] for piece in pieces)
+        files = {number: kept for each in found for number, kept in each}
+        return tuple(file for piece in pieces for file in files[piece.number])
 
     def _copy_some(
         self, connection: Connection, pieces: Sequence[Piece]
-    ) -> list[tuple[FileName, SnapshotFile]]:
+    ) -> list[tuple[int, list[SnapshotFile]]]:
         """Copy pieces one after the other, over one connection that sees the snapshot."""
         connection.execute(_JOIN.format(sql.Literal(self.snapshot)))
+        most = min(_MOST_BYTES, _LONGER * self.file_bytes)
         found = []
         for piece in pieces:
-            data = b"".join(copy_out(connection, self._statement(piece)))
-            found.append((piece.file_name, self._keep(piece, data)))
+            rows = copy_out(connection, self._statement(piece))
+            parts = enumerate(in_parts(rows, most))
+            found.append((piece.number, [self._keep(piece, part, data) for part, data in parts]))
         # Not committed: until the others are done, no row may move to another block.
         return found
 
@@ -127,12 +139,12 @@ class TableCopier:
     def _columns(self, table: Table) -> Iterator[str]:
         return (each.name for each in added.declared(self.schema) if each.name in table.columns)
 
-    def _keep(self, piece: Piece, data: bytes) -> SnapshotFile:
+    def _keep(self, piece: Piece, part: int, data: bytes) -> SnapshotFile:
         names = [*self._columns(piece.table)]
         texts = parsed_texts(data, names)
         rows, bad, places = self._rows(piece.table, texts)
-        count = texts.num_rows
-        return self.keeper.write(self.draft, piece.file_name, count, file_bytes(rows, bad, places))
+        name = piece.file_name(part)
+        return self.keeper.write(self.draft, name, texts.num_rows, file_bytes(rows, bad, places))
 
     def _rows(
         self, table: Table, texts: pa.Table
@@ -170,6 +182,25 @@ class TableCopier:
             keep[places] = False
             rows = rows.filter(pa.array(keep))
         return rows, bad, places
+
+
+def in_parts(rows: Iterable[bytes], most: int) -> Iterator[bytes]:
+    """Rows of a COPY put together, as many as have so many bytes; a part without any, if none came.
+
+    How much a piece holds is a guess by its blocks: its rows may be longer than others, and shorter
+    where they are stored than where they are told.
+    """
+    taken: list[bytes] = []
+    size = 0
+    is_first = True
+    for row in rows:
+        taken.append(row)
+        size += len(row)
+        if size >= most:
+            yield b"".join(taken)
+            taken, size, is_first = [], 0, False
+    if taken or is_first:
+        yield b"".join(taken)
 
 
 def parsed_texts(data: bytes, names: list[str]) -> pa.Table:

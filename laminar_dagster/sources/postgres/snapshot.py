@@ -108,7 +108,12 @@ class SnapshotTaker:
                     files: tuple[SnapshotFile, ...] = ()
                     if sessions:
                         copier = TableCopier(
-                            self.schema, lsn_text(begin), exported, self.keeper, draft
+                            self.schema,
+                            lsn_text(begin),
+                            exported,
+                            self.keeper,
+                            draft,
+                            self.options.snapshot_file,
                         )
                         files = copier.copy(self._pieces(tables), sessions)
             # Step 6.

@@ -29,6 +29,7 @@ _TABLES: Final = sql.SQL("""
                 JOIN pg_catalog.pg_class AS leaf ON leaf.oid = tree.relid WHERE tree.isleaf)
                IS NOT FALSE,
            pg_catalog.pg_relation_size(class.oid),
+           coalesce(pg_catalog.pg_relation_size(nullif(class.reltoastrelid, 0)), 0),
            pg_catalog.current_setting('block_size')::int8,
            ARRAY(SELECT attname::text FROM pg_catalog.pg_attribute
                  WHERE attrelid = class.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum),
@@ -51,7 +52,7 @@ class Table:
         sends_whole_rows: Whether a change tells the whole row before it; of a partitioned table,
             whether it and all its partitions do: they log the row, and it says what was logged.
         blocks: How many blocks its rows are in.
-        block_bytes: Of one block.
+        block_bytes: Of one block, with its share of the long values that are kept outside (TOAST).
         columns: The types of all, by name.
         generated: Those of them that are computed.
     """
@@ -83,11 +84,11 @@ def find_tables(connection: Connection, wanted: Sequence[str]) -> dict[str, Tabl
             kind == "p",
             sends_whole_rows,
             -(-size // block),
-            block,
+            block + outside // max(1, -(-size // block)),
             dict(zip(names, types, strict=True)),
             frozenset(generated),
         )
-        for name, kind, sends_whole_rows, size, block, names, types, generated in rows
+        for name, kind, sends_whole_rows, size, outside, block, names, types, generated in rows
     }
 
 

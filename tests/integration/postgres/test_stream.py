@@ -251,3 +251,32 @@ def test_a_snapshot_in_many_files(tables: Tables) -> None:
     snapshot = StoredSnapshots(tables.store, SOURCE).newest()
     assert snapshot is not None
     assert len(snapshot.files) > 5
+
+
+@pytest.mark.parametrize("is_partitioned", [False, True])
+def test_long_values_are_copied_in_many_files(tables: Tables, is_partitioned: bool) -> None:
+    """The blocks of the table itself hold next to nothing of them."""
+    kept = "PARTITION BY RANGE (id)" if is_partitioned else ""
+    tables.run(
+        f"CREATE TABLE documents (id bigint, name text) {kept}",
+        *(
+            [
+                "CREATE TABLE one PARTITION OF documents FOR VALUES FROM (0) TO (100)",
+                "CREATE TABLE two PARTITION OF documents FOR VALUES FROM (100) TO (1000)",
+                'ALTER PUBLICATION "all" SET (publish_via_partition_root)',
+            ]
+            if is_partitioned
+            else []
+        ),
+        "INSERT INTO documents SELECT n, (SELECT string_agg(md5((n * 1000 + m)::text), '')"
+        " FROM generate_series(1, 500) AS m) FROM generate_series(0, 199) AS n",
+    )
+    source = tables.source(ORDERS, tables="documents", snapshot__file__bytes="64KiB")
+    found = Reading(source).rows()
+    assert [row["id"] for row in found] == [*range(200)]
+    assert {len(row["name"]) for row in found} == {16000}
+    snapshot = StoredSnapshots(tables.store, SOURCE).newest()
+    assert snapshot is not None
+    # 3 MB in files of at most four times 64 KiB, and a row.
+    assert len(snapshot.files) >= 10
+    assert max(each.size_bytes for each in snapshot.files) < 400_000

@@ -6,6 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.offsets import PostgresPosition
@@ -14,7 +16,7 @@ from laminar_dagster.core.snapshot import SourceSnapshot
 from laminar_dagster.runtime.snapshots import StoredSnapshots
 from laminar_dagster.sources.changes.planned import admitted_rows
 from laminar_dagster.sources.postgres.admission import within
-from laminar_dagster.sources.postgres.copying import pieces_of
+from laminar_dagster.sources.postgres.copying import in_parts, pieces_of
 from laminar_dagster.sources.postgres.database import Transaction
 from laminar_dagster.sources.postgres.options import PostgresCdcOptions, read_options
 from laminar_dagster.sources.postgres.reader import PostgresSplitReader
@@ -110,4 +112,13 @@ def test_pieces_of_tables_leave_no_block_out() -> None:
         ("a.b", 4, None),
         ("a.c", None, None),
     ]
-    assert len({each.file_name for each in pieces}) == 5
+    assert len({each.file_name(part) for each in pieces for part in (0, 1)}) == 10
+
+
+@given(st.lists(st.integers(1, 9).map(lambda size: b"x" * size)), st.integers(1, 20))
+def test_parts_hold_every_row_and_are_cut_in_time(rows: list[bytes], most: int) -> None:
+    parts = [*in_parts(iter(rows), most)]
+    assert b"".join(parts) == b"".join(rows)
+    assert all(len(each) >= most for each in parts[:-1])
+    assert all(len(each) < most + 9 for each in parts)
+    assert (b"" in parts) == (not rows)
