@@ -3,10 +3,13 @@
 Delta has signed integers, float and double, decimals up to 38 digits, strings, binary, booleans,
 dates, timestamps in microseconds (with UTC, or without a zone), lists, structs and maps. What has
 an exact form among these is cast to it; everything else is refused by name. The client would cast
-in silence and cut off what does not fit.
+in silence and cut off what does not fit. In a table that is there already, a column may be wider
+than the view's, inside of lists, structs and maps too, whose fields must be the same.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -32,7 +35,7 @@ def target_schema(
     there = {each.name: each for each in table}
     missing = [each.name for each in fields if each.name not in there]
     if missing and not create:
-        names = ", ".join(f"`{name}`" for name in missing)
+        names = _listed(missing)
         raise Unwritable(f"the Delta table has no column {names}; add it, or set create = 'true'")
     by_case = {name.casefold(): name for name in there}
     for name in missing:
@@ -94,7 +97,7 @@ def _delta_type(name: str, kind: pa.DataType) -> pa.DataType:
         return pa.map_(_delta_type(name, kind.key_type), _delta_type(name, kind.item_type))
     if types.is_struct(kind):
         return pa.struct([pa.field(part.name, _delta_type(name, part.type)) for part in kind])
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    if _is_list(kind):
         return pa.list_(_delta_type(name, kind.value_type))
     raise Unwritable(
         f"column `{name}` is of type {kind}, which Delta cannot hold; cast it in the view"
@@ -102,15 +105,63 @@ def _delta_type(name: str, kind: pa.DataType) -> pa.DataType:
 
 
 def _as_in_table(field: pa.Field, there: pa.Field) -> pa.Field:
-    stored = there.type if pa.types.is_nested(there.type) else _delta_type(there.name, there.type)
-    if field.type == stored or _widens(field.type, stored):
-        return pa.field(field.name, stored)
-    if pa.types.is_nested(field.type) and pa.types.is_nested(stored):
-        # Names and nullability of inner fields differ by who wrote them; the client compares.
-        return field
+    return pa.field(field.name, _stored_type(field.name, field.type, there.type))
+
+
+def _stored_type(path: str, kind: pa.DataType, there: pa.DataType) -> pa.DataType:
+    """The table's own type, if it holds every value of the view's as it is.
+
+    Down to the innermost: left to itself, the client makes 1 of 1.5 in a struct, null of a field
+    that is spelled otherwise, and refuses a field too many when the epoch has long been computed.
+
+    Raises:
+        Unwritable: It does not.
+    """
+    types = pa.types
+    if types.is_struct(kind) and types.is_struct(there):
+        _check_same_fields(path, kind, there)
+        return pa.struct(
+            [_inner(f"{path}.{part.name}", kind.field(part.name), part) for part in there]
+        )
+    if types.is_map(kind) and types.is_map(there):
+        return pa.map_(
+            _inner(f"{path}.key", kind.key_field, there.key_field),
+            _inner(f"{path}.value", kind.item_field, there.item_field),
+        )
+    if _is_list(kind) and _is_list(there):
+        return pa.list_(_inner(f"{path}.element", kind.value_field, there.value_field))
+    stored = _delta_type(path, there)
+    is_plain = not types.is_nested(kind) and not types.is_nested(stored)
+    if is_plain and (kind == stored or _widens(kind, stored)):
+        return stored
     raise Unwritable(
-        f"column `{field.name}` is of type {field.type}, the Delta table's is of type {stored}"
+        f"column `{path}` is of type {kind}, the Delta table's is of type {stored};"
+        " cast it in the view"
     )
+
+
+def _inner(path: str, part: pa.Field, there: pa.Field) -> pa.Field:
+    # Under the table's name, and required if it is there: by others the client does not merge.
+    return there.with_type(_stored_type(path, part.type, there.type))
+
+
+def _check_same_fields(path: str, kind: pa.StructType, there: pa.StructType) -> None:
+    ours, theirs = kind.names, there.names
+    if sorted(ours) != sorted(theirs):
+        raise Unwritable(
+            f"column `{path}` has the fields {_listed(ours)}, the Delta table's has the fields"
+            f" {_listed(theirs)}; give it the same fields in the view"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return bool(is_list)
 
 
 def _widens(kind: pa.DataType, stored: pa.DataType) -> bool:

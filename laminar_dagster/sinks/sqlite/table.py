@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,16 +48,30 @@ class ExistingColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class UniqueColumns:
+    """Columns that are unique together.
+
+    Attributes:
+        columns: Their names in lower case.
+        folding: Those that are compared by another collation than BINARY, and which; to it,
+            different texts are one.
+    """
+
+    columns: frozenset[str]
+    folding: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class ExistingTable:
     """A table that is there.
 
     Attributes:
         columns: By the name in lower case; SQLite does not tell case apart in ASCII.
-        unique: Every set of columns that is unique in it.
+        unique: All that is unique in it.
     """
 
     columns: dict[str, ExistingColumn]
-    unique: frozenset[frozenset[str]]
+    unique: tuple[UniqueColumns, ...]
 
 
 def has_table(connection: sqlite3.Connection, table: str) -> bool:
@@ -96,7 +110,9 @@ def look_up(connection: sqlite3.Connection, table: str) -> ExistingTable | None:
             is_required=bool(not_null) and default is None and not is_row_number,
             is_generated=hidden != 0,
         )
-    return ExistingTable(columns, _unique_sets(connection, name) | {primary})
+    # The row number has no index. The index of any other primary key is among those found.
+    unique = (UniqueColumns(primary, {}), *_unique_indexes(connection, name))
+    return ExistingTable(columns, unique)
 
 
 def _is_strict(connection: sqlite3.Connection, table: str) -> bool:
@@ -108,17 +124,18 @@ def _is_strict(connection: sqlite3.Connection, table: str) -> bool:
     return bool(found and found[0])
 
 
-def _unique_sets(connection: sqlite3.Connection, table: str) -> frozenset[frozenset[str]]:
+def _unique_indexes(connection: sqlite3.Connection, table: str) -> Iterator[UniqueColumns]:
     indexes = connection.execute(
         'SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial', (table,)
     ).fetchall()
-    found = set()
     for (index,) in indexes:
-        parts = connection.execute("SELECT name FROM pragma_index_info(?)", (index,)).fetchall()
+        parts = connection.execute(
+            "SELECT name, coll FROM pragma_index_xinfo(?) WHERE key", (index,)
+        ).fetchall()
         # An index on an expression has parts without a name.
-        if all(part for (part,) in parts):
-            found.add(frozenset(_lower(part) for (part,) in parts))
-    return frozenset(found)
+        if all(part for part, _ in parts):
+            folding = {_lower(part): each for part, each in parts if each.upper() != "BINARY"}
+            yield UniqueColumns(frozenset(_lower(part) for part, _ in parts), folding)
 
 
 def _affinity(declared: str, *, is_strict: bool) -> tuple[frozenset[Storage], bool]:
@@ -178,14 +195,31 @@ def fit(
                 f"column `{there.name}` of table `{table}` must not be null and has no default,"
                 " and the view has no such column"
             )
-    if key and frozenset(map(_lower, key)) not in existing.unique:
-        names = ", ".join(map(quote, key))
+    if key:
+        _check_key(table, existing, [column for column in columns if column.name in key])
+    add = f"ALTER TABLE main.{quote(table)} ADD COLUMN"
+    return tuple(f"{add} {_declare(column)}" for column in missing)
+
+
+def _check_key(table: str, existing: ExistingTable, key: Sequence[SqliteColumn]) -> None:
+    wanted = frozenset(_lower(column.name) for column in key)
+    found = [each for each in existing.unique if each.columns == wanted]
+    if not found:
+        names = ", ".join(quote(column.name) for column in key)
         raise Unwritable(
             f"the key of table `{table}` is not unique;"
             f" make it so: CREATE UNIQUE INDEX … ON {quote(table)} ({names})"
         )
-    add = f"ALTER TABLE main.{quote(table)} ADD COLUMN"
-    return tuple(f"{add} {_declare(column)}" for column in missing)
+    # Of several, SQLite chooses by which of them a row takes the place of another.
+    folding = {name: collation for each in found for name, collation in each.folding.items()}
+    for column in key:
+        collation = folding.get(_lower(column.name))
+        if collation and column.storage is Storage.TEXT:
+            raise Unwritable(
+                f"column `{column.name}` of table `{table}` is part of the key, and unique by the"
+                f" collation {collation}, which takes different texts for one;"
+                " make the table or its index with COLLATE BINARY"
+            )
 
 
 def _check_fit(table: str, column: SqliteColumn, there: ExistingColumn) -> None:
@@ -249,7 +283,8 @@ def delete_statement(table: str, key: tuple[str, ...]) -> str:
     """Deletes the row of one key."""
     # Qualified: SQLite takes a quoted name that it does not know for a string.
     name = quote(table)
-    matches = " AND ".join(f"{name}.{quote(column)} = ?" for column in key)
+    # By the collation of the key's index; the column's own may take more than one text for it.
+    matches = " AND ".join(f"{name}.{quote(column)} COLLATE BINARY = ?" for column in key)
     return f"DELETE FROM main.{name} WHERE {matches}"
 
 

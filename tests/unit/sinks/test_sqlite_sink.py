@@ -26,6 +26,7 @@ from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
 from laminar_dagster.core.manifest import FileEntry
 from laminar_dagster.core.ports import StagedOutput
 from laminar_dagster.sinks.sqlite.sink import SqliteSink
+from laminar_dagster.sinks.sqlite.table import delete_statement
 from tests.unit.sinks.staging import SINK, staged
 
 PIPELINE = PipelineName("clicks")
@@ -246,6 +247,62 @@ def test_upsert_needs_a_unique_key(path: Path, ddl: str, is_unique: bool) -> Non
     with pytest.raises(WriteFailed, match="not unique"):
         commit(sink, 1, rows)
     assert query(path, "SELECT * FROM t") == []
+
+
+@pytest.mark.parametrize(
+    ("ddl", "collation"),
+    [
+        ("CREATE TABLE t (k TEXT COLLATE NOCASE PRIMARY KEY, v)", "NOCASE"),
+        ("CREATE TABLE t (k TEXT COLLATE NOCASE PRIMARY KEY, v) WITHOUT ROWID", "NOCASE"),
+        ("CREATE TABLE t (k TEXT, v); CREATE UNIQUE INDEX i ON t (k COLLATE rtrim)", "rtrim"),
+        # Which of two SQLite takes depends on the order in which they were made.
+        (
+            "CREATE TABLE t (k PRIMARY KEY, v); CREATE UNIQUE INDEX i ON t (K COLLATE nocase)",
+            "nocase",
+        ),
+        ("CREATE TABLE t (k, v); CREATE UNIQUE INDEX i ON t (k COLLATE binary)", None),
+        (
+            "CREATE TABLE t (k COLLATE NOCASE, v); CREATE UNIQUE INDEX i ON t (k COLLATE binary)",
+            None,
+        ),
+    ],
+)
+def test_keys_that_are_one_to_the_table_are_refused(
+    path: Path, ddl: str, collation: str | None
+) -> None:
+    """Else one row would stand for two keys of the view, and a delete would take both."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(ddl)
+    sink = sink_at(path, mode="upsert", key=("k",))
+    rows = pa.table({"k": ["A", "a", "b", "b "], "v": [1, 2, 3, 4]})
+    if collation is None:
+        sink.check(rows.schema)
+        commit(sink, 1, rows)
+        commit(sink, 2, pa.table({"k": ["a", "b "], "v": [0, 0], "_weight": [-1, -1]}))
+        assert query(path, "SELECT k, v FROM t ORDER BY v") == [("A", 1), ("b", 3)]
+        return
+    problem = f"column `k` of table `t` is part of the key, .*collation {collation}"
+    with pytest.raises(InvalidConfig, match=problem):
+        sink.check(rows.schema)
+    with pytest.raises(WriteFailed, match=problem):
+        commit(sink, 1, rows)
+    assert query(path, "SELECT * FROM t") == []
+
+
+def test_a_collation_is_nothing_to_a_key_of_numbers(path: Path) -> None:
+    query(path, "CREATE TABLE t (k INTEGER COLLATE NOCASE, v TEXT COLLATE NOCASE, UNIQUE (k))")
+    sink = sink_at(path, mode="upsert", key=("k",))
+    commit(sink, 1, pa.table({"k": [1, 2, 1], "v": ["A", "b", "a"]}))
+    assert query(path, "SELECT k, v FROM t ORDER BY k") == [(1, "a"), (2, "b")]
+
+
+def test_a_key_is_deleted_by_its_index(path: Path) -> None:
+    commit(sink_at(path, mode="upsert", key=("k", "n")), 1, pa.table({"k": ["a"], "n": [1]}))
+    query(path, "CREATE TABLE numbered (n INTEGER PRIMARY KEY)")
+    for table, key in (("t", ("k", "n")), ("numbered", ("n",))):
+        plan = f"EXPLAIN QUERY PLAN {delete_statement(table, key)}".replace("?", "1")
+        ((_, _, _, step),) = query(path, plan)
+        assert step.startswith("SEARCH")
 
 
 def test_a_key_alone_is_a_row(path: Path) -> None:
