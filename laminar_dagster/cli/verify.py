@@ -78,6 +78,7 @@ def _document(found: list[Rerun], model: PipelineModel) -> dict[str, Any]:
                 "checkpoint_id": each.manifest.checkpoint_id,
                 "is_identical": each.is_identical,
                 "compared": each.compared,
+                "absent_sinks": list(each.absent),
                 "views": views_that_differ(each, model),
                 "differences": [
                     {
@@ -96,6 +97,11 @@ def _document(found: list[Rerun], model: PipelineModel) -> dict[str, Any]:
 
 def _blocks(found: list[Rerun], model: PipelineModel) -> Iterator[Block]:
     for each in found:
+        if each.absent:
+            names = ", ".join(each.absent)
+            yield Line(
+                f"epoch {each.epoch}: not compared is {names}, which the pipeline has no more"
+            )
         if each.is_identical:
             count = wording.count(each.compared, "value")
             yield Line(f"epoch {each.epoch}: identical, {count} compared")

@@ -6,6 +6,10 @@ every attempt computes the same answer.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from msgspec import structs
+
 from laminar_dagster.core.document import (
     Document,
     Record,
@@ -127,6 +131,12 @@ class EpochPlan(Document, frozen=True, kw_only=True):
             raise ValueError("a reference table is pinned to a copy of a later epoch")
         if self.upkeep:
             self._check_upkeep()
+
+    def narrowed_to(self, sinks: Collection[SinkId]) -> EpochPlan:
+        """The plan for some of its sinks."""
+        return structs.replace(
+            self, sinks=tuple(sink for sink in self.sinks if sink.sink_id in sinks)
+        )
 
     def _check_upkeep(self) -> None:
         if not self.parent:

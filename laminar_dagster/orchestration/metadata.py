@@ -328,9 +328,13 @@ def rerun_metadata(done: Rerun) -> Metadata:
         }
         for each in done.differences
     ]
+    absent: Metadata = {}
+    if done.absent:
+        absent["sinks_not_compared"] = dg.MetadataValue.text(", ".join(done.absent))
     return {
         "rerun": dg.MetadataValue.text("identical" if done.is_identical else "different"),
         "hashes_compared": dg.MetadataValue.int(done.compared),
+        **absent,
         **_table("differences", rows),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +12,7 @@ from msgspec import structs
 from laminar_dagster.core import layout
 from laminar_dagster.core.document import encode_part
 from laminar_dagster.core.errors import EpochNotCommitted, ObjectMissing, PipelineChanged
-from laminar_dagster.core.ids import CheckpointId, EpochNumber
+from laminar_dagster.core.ids import CheckpointId, EpochNumber, SinkId
 from laminar_dagster.core.manifest import (
     CheckpointManifest,
     RecordCounts,
@@ -21,10 +21,11 @@ from laminar_dagster.core.manifest import (
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.ports import EpochOutput
 from laminar_dagster.core.prepared import AttemptRecord
+from laminar_dagster.runtime.carrying_out import carry_out, check_sources
 from laminar_dagster.runtime.deployment import require_fit
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.references import require_pinned
-from laminar_dagster.runtime.steps import begin_attempt, carry_out, check_sources
+from laminar_dagster.runtime.steps import begin_attempt
 from laminar_dagster.runtime.survey import find_epoch
 
 Kind = Literal["operator", "sink", "dead letters", "source", "counts"]
@@ -52,12 +53,14 @@ class Rerun:
 
     Attributes:
         compared: How many hashes and positions were compared.
+        absent: Sinks that the pipeline no longer has. What they got is not computed again.
     """
 
     epoch: EpochNumber
     manifest: CheckpointManifest
     compared: int
     differences: tuple[Difference, ...]
+    absent: tuple[SinkId, ...] = ()
 
     @property
     def is_identical(self) -> bool:
@@ -77,16 +80,27 @@ def rerun(pipeline: Pipeline, epoch: EpochNumber) -> Rerun:
     manifest, planned = _committed(pipeline, epoch)
     require_same_code(pipeline, epoch, manifest.fingerprint)
     parent = pipeline.checkpoints.parent(planned.parent) if planned.parent else None
-    with carried_out_again(pipeline, planned, parent) as (_, output):
-        compared, found = compare(manifest, output)
-    return Rerun(epoch, manifest, compared, found)
+    absent = absent_sinks(pipeline, manifest, planned)
+    with carried_out_again(pipeline, planned, parent, manifest) as (_, output):
+        compared, found = compare(manifest, output, absent)
+    return Rerun(epoch, manifest, compared, found, absent)
 
 
 @contextlib.contextmanager
 def carried_out_again(
-    pipeline: Pipeline, planned: EpochPlan, parent: CheckpointManifest | None
+    pipeline: Pipeline,
+    planned: EpochPlan,
+    parent: CheckpointManifest | None,
+    committed: CheckpointManifest | None,
 ) -> Iterator[tuple[CheckpointId, EpochOutput]]:
     """Carry out a plan under a name of its own; the files are there until the block ends.
+
+    Args:
+        pipeline: Who does it.
+        planned: What is done.
+        parent: The checkpoint that it builds on.
+        committed: What came out the first time, if that is known. A sink that took no part in it
+            takes none now: whoever computed it may have lacked it.
 
     Raises:
         SourceReplaced, RetentionExpired: A source no longer holds what was planned.
@@ -98,6 +112,8 @@ def carried_out_again(
     require_pinned(pipeline, planned)
     record = begin_attempt(pipeline, planned.epoch)
     try:
+        if committed:
+            planned = planned.narrowed_to({sink.sink_id for sink in committed.sinks})
         output = carry_out(pipeline, planned, parent, record)
         yield record.checkpoint_id, output
     finally:
@@ -115,12 +131,34 @@ def require_same_code(pipeline: Pipeline, epoch: EpochNumber, fingerprint: str) 
         raise PipelineChanged(epoch, f"its fingerprint is {was}, and the pipeline's is {now}")
 
 
+def absent_sinks(
+    pipeline: Pipeline, manifest: CheckpointManifest, planned: EpochPlan
+) -> tuple[SinkId, ...]:
+    """The sinks of an epoch that the pipeline no longer has, so that they get nothing again."""
+    if planned.upkeep:
+        return ()
+    known = {sink.sink_id for sink in pipeline.sinks}
+    return tuple(sink.sink_id for sink in manifest.sinks if sink.sink_id not in known)
+
+
 def compare(
-    manifest: CheckpointManifest, output: EpochOutput
+    manifest: CheckpointManifest, output: EpochOutput, absent: Collection[SinkId] = ()
 ) -> tuple[int, tuple[Difference, ...]]:
-    """How many hashes and positions there are, and those that came out otherwise."""
+    """How many hashes and positions there are, and those that came out otherwise.
+
+    Args:
+        manifest: What was committed.
+        output: What came out now.
+        absent: Sinks that took no part this time. Views that only they had asked for were not
+            computed, so how many records passed, and what was found of a source that only such a
+            view reads, says nothing: state and the other sinks are compared.
+    """
     committed, again = _digests(manifest), _digests(output)
-    names = sorted({*committed, *again})
+    names = sorted(
+        (kind, name)
+        for kind, name in {*committed, *again}
+        if not absent or kind == "operator" or (kind == "sink" and name not in absent)
+    )
     found = (
         Difference(kind, name, committed.get((kind, name), ""), again.get((kind, name), ""))
         for kind, name in names

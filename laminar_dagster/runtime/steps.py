@@ -23,7 +23,6 @@ from laminar_dagster.core.errors import (
     LedgerMismatch,
     ObjectExists,
     ObjectMissing,
-    PipelineChanged,
     RetryError,
     UnknownOutcome,
 )
@@ -47,7 +46,7 @@ from laminar_dagster.core.ports import (
 )
 from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
 from laminar_dagster.core.succession import inherited, require_current
-from laminar_dagster.core.upkeep import Promotion
+from laminar_dagster.runtime.carrying_out import carry_out, check_sources
 from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.collector import collect
 from laminar_dagster.runtime.deployment import require_compatible, require_fit
@@ -192,22 +191,6 @@ def compute(pipeline: Pipeline, epoch: EpochNumber) -> Attempt:
     return Attempt(record, planned, output)
 
 
-def carry_out(
-    pipeline: Pipeline,
-    planned: EpochPlan,
-    parent: CheckpointManifest | None,
-    record: AttemptRecord,
-) -> EpochOutput:
-    """Do what a plan says, below the attempt's folder: the engine's work, but for a promotion."""
-    if isinstance(planned.upkeep, Promotion) and parent:
-        # Imported here: pipelines that have no branches need nothing of it.
-        from laminar_dagster.runtime.branches.promotion import compute_promotion
-
-        checkpoints, attempt = pipeline.checkpoints, record.checkpoint_id
-        return compute_promotion(checkpoints, planned, planned.upkeep, parent, attempt)
-    return pipeline.engine.compute(planned, parent, record.checkpoint_id)
-
-
 def begin_attempt(pipeline: Pipeline, epoch: EpochNumber) -> AttemptRecord:
     """Mint a name that nobody else has, and leave the first object below it."""
     record = AttemptRecord(
@@ -218,22 +201,6 @@ def begin_attempt(pipeline: Pipeline, epoch: EpochNumber) -> AttemptRecord:
     )
     pipeline.checkpoints.begin_attempt(record)
     return record
-
-
-def check_sources(pipeline: Pipeline, planned: EpochPlan) -> None:
-    """Before a plan is carried out, perhaps for the second time: is what it pinned still there?
-
-    Raises:
-        SourceReplaced, RetentionExpired: A source no longer holds what was planned.
-        PipelineChanged: The pipeline no longer has a source that was planned.
-    """
-    sources = {source.source_id: source for source in pipeline.sources}
-    for part in planned.sources:
-        if part.source_id not in sources:
-            raise PipelineChanged(planned.epoch, f"it has no source {part.source_id} any more")
-        # Upkeep reads nothing, so it matters little whether a source is there.
-        if not planned.upkeep:
-            sources[part.source_id].verify(part)
 
 
 def gate(pipeline: Pipeline, attempt: Attempt) -> Literal[True] | GateFailed:

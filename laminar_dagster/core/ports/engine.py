@@ -74,7 +74,8 @@ class Engine(Protocol):
         """Carry out a plan on top of the parent's state; write only below the attempt's folder.
 
         Deterministic: two attempts at one plan give the same rows, the same state and the same
-        hashes. Touches no sink.
+        hashes. Touches no sink. Every sink of the plan is one of the pipeline's, unless the plan is
+        one of upkeep, which has nothing for any.
         """
         ...
 

@@ -43,6 +43,7 @@ from laminar_dagster.core.recovery import (
 )
 from laminar_dagster.core.upkeep import Promotion
 from laminar_dagster.runtime.branches.records import branch_checkpoints, read_branch
+from laminar_dagster.runtime.carrying_out import check_sources
 from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.deployment import require_fit
 from laminar_dagster.runtime.pipeline import Pipeline
@@ -51,8 +52,12 @@ from laminar_dagster.runtime.recovery.documents import Documents
 from laminar_dagster.runtime.recovery.found import Discovery
 from laminar_dagster.runtime.recovery.inspection import DamagedFile, Inspector, state_files
 from laminar_dagster.runtime.recovery.progress import ProgressReporter
-from laminar_dagster.runtime.rerun import carried_out_again, compare, require_same_code
-from laminar_dagster.runtime.steps import check_sources
+from laminar_dagster.runtime.rerun import (
+    absent_sinks,
+    carried_out_again,
+    compare,
+    require_same_code,
+)
 
 log = logging.getLogger(__name__)
 
@@ -306,7 +311,10 @@ class Rebuilder:
 
     def _run(self, run: EpochRun) -> None:
         objects = self._pipeline.checkpoints.objects
-        with carried_out_again(self._pipeline, run.planned, run.parent) as (attempt, output):
+        with carried_out_again(self._pipeline, run.planned, run.parent, run.manifest) as (
+            attempt,
+            output,
+        ):
             made = dict(_written(output))
             self._require_reproduced(run, output, made)
             for each in run.files:
@@ -323,7 +331,8 @@ class Rebuilder:
     def _require_reproduced(self, run: EpochRun, output: EpochOutput, made: dict[str, str]) -> None:
         epoch = run.planned.epoch
         if run.manifest:
-            _, differences = compare(run.manifest, output)
+            absent = absent_sinks(self._pipeline, run.manifest, run.planned)
+            _, differences = compare(run.manifest, output, absent)
             if differences:
                 raise NotReproduced(epoch, differences[0].name)
         for each in run.files:

@@ -1,0 +1,51 @@
+"""Does what a plan says, for the first time or once more. Nothing here decides who wins."""
+
+from __future__ import annotations
+
+from laminar_dagster.core.errors import PipelineChanged
+from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.core.ports import EpochOutput
+from laminar_dagster.core.prepared import AttemptRecord
+from laminar_dagster.core.upkeep import Promotion
+from laminar_dagster.runtime.pipeline import Pipeline
+
+
+def check_sources(pipeline: Pipeline, planned: EpochPlan) -> None:
+    """Before a plan is carried out, perhaps for the second time: is what it pinned still there?
+
+    Raises:
+        SourceReplaced, RetentionExpired: A source no longer holds what was planned.
+        PipelineChanged: The pipeline no longer has a source that was planned.
+    """
+    sources = {source.source_id: source for source in pipeline.sources}
+    for part in planned.sources:
+        if part.source_id not in sources:
+            raise PipelineChanged(planned.epoch, f"it has no source {part.source_id} any more")
+        # Upkeep reads nothing, so it matters little whether a source is there.
+        if not planned.upkeep:
+            sources[part.source_id].verify(part)
+
+
+def carry_out(
+    pipeline: Pipeline,
+    planned: EpochPlan,
+    parent: CheckpointManifest | None,
+    record: AttemptRecord,
+) -> EpochOutput:
+    """Do what a plan says, below the attempt's folder: the engine's work, but for a promotion.
+
+    The plan may be another version's, with a sink that this one lacks and has no view for. Such a
+    sink takes no part in the epoch. Were it named with nothing staged, it would commit nothing when
+    it comes back, and miss the epoch's rows for good; left out, it joins anew, or is refused.
+    """
+    if isinstance(planned.upkeep, Promotion) and parent:
+        # Imported here: pipelines that have no branches need nothing of it.
+        from laminar_dagster.runtime.branches.promotion import compute_promotion
+
+        checkpoints, attempt = pipeline.checkpoints, record.checkpoint_id
+        return compute_promotion(checkpoints, planned, planned.upkeep, parent, attempt)
+    if not planned.upkeep:
+        # Upkeep has nothing for any sink: whoever carries it out, none of them misses a row.
+        planned = planned.narrowed_to({sink.sink_id for sink in pipeline.sinks})
+    return pipeline.engine.compute(planned, parent, record.checkpoint_id)
