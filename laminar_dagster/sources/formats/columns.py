@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from laminar_dagster.sources.formats import decimals
+
 _ZONE: Final = r"(?:[Zz]|[+-]\d\d(?::?\d\d)?)$"
 _BEYOND_MICROS: Final = r"(\.\d{6})\d+"
 # Where the time of day begins: a date's own hyphens are no offset.
@@ -44,6 +46,8 @@ def wire_type(kind: pa.DataType, *, times_as_text: bool) -> pa.DataType:
         return pa.string()
     if pa.types.is_timestamp(kind):
         return pa.string() if times_as_text else kind
+    if pa.types.is_decimal(kind):
+        return decimals.wire_type(kind)
     if pa.types.is_map(kind):
         value = wire_type(kind.item_type, times_as_text=times_as_text)
         pair = pa.struct([pa.field("key", pa.string()), pa.field("value", value)])
@@ -115,6 +119,8 @@ def finish(array: pa.Array, kind: pa.DataType) -> pa.Array:
         # The parser of JSON does not look at the digits again after it has scaled them.
         array.validate(full=True)
         return array
+    if pa.types.is_decimal(array.type):
+        return pc.cast(array, kind)
     if array.type == kind and not holds(kind, pa.types.is_decimal):
         return array
     if pa.types.is_map(kind):
@@ -148,6 +154,8 @@ def _from_text(array: pa.Array, kind: pa.DataType) -> pa.Array:
         if pc.any(pc.and_(pc.is_inf(wide), pc.invert(spelt))).as_py():
             raise Unfit("the number is too large for DOUBLE")
         return wide if pa.types.is_float64(kind) else _narrow(wide)
+    if pa.types.is_decimal(kind):
+        return decimals.from_text(array, kind)
     return _cast_text(array, kind)
 
 

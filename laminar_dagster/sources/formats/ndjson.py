@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from laminar_dagster.sources.decoded import BadRecord
+from laminar_dagster.sources.formats import decimals
 from laminar_dagster.sources.formats.columns import BadRows, Unfit, convert, holds, wire_type
 from laminar_dagster.sources.formats.json_columns import Flags, JsonColumns
 from laminar_dagster.sources.formats.records import (
@@ -47,6 +48,7 @@ class JsonDecoder:
     _plain: pa.Schema = field(init=False)
     _lenient: pa.Schema = field(init=False)
     _maps: tuple[str, ...] = field(init=False)
+    _decimals: dict[str, pa.DataType] = field(init=False)
     _kinds: dict[str, pa.DataType] = field(init=False)
     _columns: JsonColumns | None = field(init=False)
     _batches_to_pass: int = field(init=False, default=0)
@@ -57,6 +59,9 @@ class JsonDecoder:
         self._lenient = _wire(self.schema, times_as_text=True)
         self._kinds = {each.name: each.type for each in self.schema}
         self._maps = tuple(each.name for each in self.schema if holds(each.type, pa.types.is_map))
+        self._decimals = {
+            each.name: each.type for each in self.schema if holds(each.type, pa.types.is_decimal)
+        }
         self._columns = JsonColumns.of(self.schema)
 
     def decode(self, records: Records) -> Outcome:
@@ -99,15 +104,30 @@ class JsonDecoder:
     def decode_thoroughly(self, records: Records) -> Outcome:
         """All of the records, which are lines, with the parser that has the last word."""
         records, bad = screen(records)
+        if too_small := self._too_small(records):
+            bad += [records.bad(place, reason) for place, reason in too_small.items()]
+            records = records.without(np.array(list(too_small), np.int64))
         return decode_records(records, bad, self.schema, self._decode)
 
     def decode_together(self, records: Records) -> pa.RecordBatch | None:
         """All of the records, which were screened; None if there is a bad one."""
+        if self._too_small(records):
+            return None
         try:
             rows, bad = self._decode_all(records.stretch(0, len(records)), len(records))
         except (pa.ArrowException, ValueError):
             return None
         return rows if not bad else None
+
+    def _too_small(self, records: Records) -> BadRows:
+        """Records with a decimal so small that the parser of Arrow 26 crashes the process."""
+        if not self._decimals or not decimals.may_be_too_small(records.data):
+            return {}
+        found = (
+            (place, decimals.too_small(records.text(place), self._decimals))
+            for place in range(len(records))
+        )
+        return {place: reason for place, reason in found if reason}
 
     def _decode(self, text: bytes | memoryview, count: int) -> tuple[pa.RecordBatch, BadRows]:
         try:
