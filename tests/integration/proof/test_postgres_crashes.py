@@ -55,8 +55,8 @@ class InTheCopy:
     def arm(self, pipeline: Pipeline, _scratch: Path) -> Pipeline:
         keep = TableCopier._keep
 
-        def die(copier: TableCopier, piece: Piece, data: bytes) -> SnapshotFile:
-            keep(copier, piece, data)
+        def die(copier: TableCopier, piece: Piece, part: int, data: bytes) -> SnapshotFile:
+            keep(copier, piece, part, data)
             os.kill(os.getpid(), signal.SIGKILL)
             raise AssertionError("still there")
 
