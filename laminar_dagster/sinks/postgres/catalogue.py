@@ -44,7 +44,9 @@ _COLUMNS: Final = sql.SQL("""
            base.modifier,
            pg_catalog.format_type(a.atttypid, a.atttypmod),
            a.attnotnull AND NOT a.atthasdef AND a.attidentity = '',
-           a.attgenerated <> '' OR a.attidentity = 'a'
+           a.attgenerated <> '' OR a.attidentity = 'a',
+           EXISTS (SELECT FROM pg_catalog.pg_collation c
+                   WHERE c.oid = a.attcollation AND NOT c.collisdeterministic)
     FROM base
     JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype <> 'd'
     JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
@@ -57,6 +59,11 @@ _UNIQUE: Final = sql.SQL("""
         SELECT a.attname::text FROM pg_catalog.pg_attribute a
         WHERE a.attrelid = i.indrelid
           AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+    ), ARRAY(
+        SELECT a.attname::text
+        FROM unnest(i.indkey::int2[], i.indcollation::oid[]) AS part (number, collated)
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = part.number
+        JOIN pg_catalog.pg_collation c ON c.oid = part.collated AND NOT c.collisdeterministic
     )
     FROM pg_catalog.pg_index i
     WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate
@@ -91,12 +98,27 @@ class ExistingColumn:
     Attributes:
         is_required: Whether an insert must name it.
         is_generated: Whether the server computes it.
+        is_folding: Whether its collation takes different texts for one.
     """
 
     name: str
     type: ColumnType
     is_required: bool
     is_generated: bool
+    is_folding: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueColumns:
+    """Columns that are unique together.
+
+    Attributes:
+        folding: Those of them that the index compares by a collation which takes different texts
+            for one.
+    """
+
+    columns: frozenset[str]
+    folding: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +127,13 @@ class ExistingTable:
 
     Attributes:
         columns: By name.
-        unique: Every set of columns that is unique in it.
+        unique: All that is unique in it.
         rights: Of INSERT, SELECT, UPDATE and DELETE, those that this role has.
         is_ours: Whether this role may change what it looks like.
     """
 
     columns: dict[str, ExistingColumn]
-    unique: frozenset[frozenset[str]]
+    unique: tuple[UniqueColumns, ...]
     rights: frozenset[str]
     is_ours: bool
 
@@ -166,12 +188,13 @@ def look_up(connection: Connection, schema: str, table: str) -> ExistingTable | 
             " so it is not committed together with its ledger"
         )
     columns = {
-        name: ExistingColumn(name, ColumnType(base, modifier, shown), is_required, is_generated)
-        for name, base, modifier, shown, is_required, is_generated in connection.execute(
-            _COLUMNS, {"table": oid}
-        )
+        name: ExistingColumn(name, ColumnType(base, modifier, shown), *others)
+        for name, base, modifier, shown, *others in connection.execute(_COLUMNS, {"table": oid})
     }
-    unique = frozenset(frozenset(names) for (names,) in connection.execute(_UNIQUE, (oid,)))
+    unique = tuple(
+        UniqueColumns(frozenset(names), frozenset(folding))
+        for names, folding in connection.execute(_UNIQUE, (oid,))
+    )
     names = ("INSERT", "SELECT", "UPDATE", "DELETE")
     granted = frozenset(name for name, has in zip(names, rights, strict=True) if has)
     return ExistingTable(columns, unique, granted, is_ours)

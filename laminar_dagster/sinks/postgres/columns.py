@@ -144,6 +144,29 @@ def encoder_for(field: pa.Field, target: ColumnType) -> Encode | None:
     return _times(kind, target)
 
 
+def folds_texts(kind: ColumnType) -> bool:
+    """Whether different texts are equal in a column of a type, whatever its collation.
+
+    Those of a char(n) are all of its length here, so its final spaces are no difference.
+    """
+    # `{"a":1}` and `{"a": 1}`, 'A' and 'a', 'a' and 'a '.
+    is_unlimited = kind.name == "bpchar" and kind.modifier == -1
+    return kind.name in ("jsonb", "citext") or is_unlimited
+
+
+def in_one_spelling(encode: Encode) -> Encode:
+    """For a key of UUIDs, which have more than one spelling in text."""
+
+    def encode_key(array: pa.Array) -> tuple[Piece, ...]:
+        pieces = encode(array)
+        kind = _plain(array.type)
+        if is_string(kind):
+            values.refuse_other_spellings(array.cast(kind))
+        return pieces
+
+    return encode_key
+
+
 def encode(
     columns: Sequence[PostgresColumn], batch: pa.RecordBatch, key: tuple[str, ...]
 ) -> pa.Buffer:

@@ -14,6 +14,7 @@ from laminar_dagster.clients.postgres.server import Connection
 from laminar_dagster.sinks import matching
 from laminar_dagster.sinks.changes import WEIGHT, Unwritable
 from laminar_dagster.sinks.postgres.catalogue import (
+    ExistingColumn,
     ExistingTable,
     look_up,
     may_create,
@@ -21,8 +22,11 @@ from laminar_dagster.sinks.postgres.catalogue import (
 )
 from laminar_dagster.sinks.postgres.columns import (
     ColumnType,
+    Encode,
     PostgresColumn,
     encoder_for,
+    folds_texts,
+    in_one_spelling,
     type_for,
 )
 
@@ -88,15 +92,25 @@ def fit(connection: Connection, target: Target, schema: pa.Schema) -> Fit:
     required = (there.name for there in existing.columns.values() if there.is_required)
     matching.check_required(target.table, required, (column.target for column in columns))
     key = [column.target for column in columns if column.name in target.key]
-    if key and frozenset(key) not in existing.unique:
+    if key:
+        _check_unique(target, existing, key)
+    add = sql.SQL("ALTER TABLE {} ADD COLUMN {}")
+    added = tuple(add.format(target.qualified, _declaration(column)) for column in missing)
+    return Fit(tuple(columns), added)
+
+
+def _check_unique(target: Target, existing: ExistingTable, key: Sequence[str]) -> None:
+    found = [each for each in existing.unique if each.columns == frozenset(key)]
+    if not found:
         names = sql.SQL(", ").join(map(sql.Identifier, key)).as_string()
         raise Unwritable(
             f"the key of table `{target.table}` is not unique; make it so:"
             f" CREATE UNIQUE INDEX … ON {target.qualified.as_string()} ({names})"
         )
-    add = sql.SQL("ALTER TABLE {} ADD COLUMN {}")
-    added = tuple(add.format(target.qualified, _declaration(column)) for column in missing)
-    return Fit(tuple(columns), added)
+    # ON CONFLICT goes by all of them.
+    if folding := [name for name in key if any(name in each.folding for each in found)]:
+        where = f"column `{folding[0]}` of table `{target.table}`"
+        raise _one_key_of_several(where, "the collation of a unique index")
 
 
 def _check_rights(target: Target, existing: ExistingTable, *, deletes: bool) -> None:
@@ -120,7 +134,31 @@ def _fitted(target: Target, existing: ExistingTable, field: pa.Field) -> Postgre
     encode = encoder_for(field, there.type)
     if encode is None:
         raise matching.unfit(where, there.type.shown, field.type, type_for(field).shown)
+    if field.name in target.key:
+        encode = _as_key(where, there, encode)
     return PostgresColumn(field.name, there.name, there.type, encode)
+
+
+def _as_key(where: str, there: ExistingColumn, encode: Encode) -> Encode:
+    """How the values of a key are sent, so that no two of the view's are one to the table.
+
+    The second would take the place of the first in silence, as soon as it is in another epoch.
+
+    Raises:
+        Unwritable: The column cannot tell them apart.
+    """
+    if there.is_folding:
+        raise _one_key_of_several(where, "its collation")
+    if folds_texts(there.type):
+        raise _one_key_of_several(where, f"its type {there.type.shown}")
+    return in_one_spelling(encode) if there.type.name == "uuid" else encode
+
+
+def _one_key_of_several(where: str, culprit: str) -> Unwritable:
+    return Unwritable(
+        f"{where} is part of the key, and {culprit} takes different texts for one;"
+        " make it text, with a deterministic collation"
+    )
 
 
 def _made(target: Target, field: pa.Field) -> PostgresColumn:

@@ -25,6 +25,11 @@ _DAY_MICROS: Final = 86_400_000_000
 
 _OUT_OF_RANGE: Final = "are out of the range of PostgreSQL's type"
 _NO_UUID: Final = "are no UUIDs"
+_CANONICAL_UUID: Final = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+_OTHER_SPELLING: Final = (
+    "are UUIDs not in lower case with hyphens: in a key, other spellings of one UUID would share"
+    " a row; spell them so in the view"
+)
 
 # The value of each hexadecimal digit by its code; 255 for all that are none.
 _HEX: Final = np.full(256, 255, np.uint8)
@@ -96,3 +101,13 @@ def uuids(array: pa.Array) -> tuple[Piece, ...]:
     refuse((halves == 255).any(axis=1), _NO_UUID)
     data = (halves[:, ::2] << 4) | halves[:, 1::2]
     return fixed(array, (("u1", (16,)), data))
+
+
+def refuse_other_spellings(array: pa.Array) -> None:
+    """Refuse UUIDs in text that PostgreSQL would spell otherwise.
+
+    Raises:
+        BadValues: There is one.
+    """
+    is_canonical = pc.match_substring_regex(array.cast(pa.string()), _CANONICAL_UUID)
+    refuse(flags(pc.invert(is_canonical)), _OTHER_SPELLING)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from laminar_dagster.core.errors import InvalidConfig
 from tests.integration.sinks.databases.epochs import ROWS, UPSERT, commit, refusal, sink_at
 from tests.integration.sinks.databases.postgres_place import PostgresPlace
 
@@ -35,15 +37,80 @@ def test_a_table_may_have_any_name(postgres_place: PostgresPlace, name: str) -> 
     assert postgres_place.query(f'SELECT k, v FROM public."{name}"') == [(1, "a")]
 
 
-def test_keys_that_are_one_to_the_table_are_refused(postgres_place: PostgresPlace) -> None:
+CI = "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
+
+
+@pytest.mark.parametrize(
+    ("ddl", "problem"),
+    [
+        (f"{CI} CREATE TABLE t (k text COLLATE ci PRIMARY KEY, v text)", "its collation takes"),
+        (
+            f"{CI} CREATE DOMAIN word AS text COLLATE ci; CREATE TABLE t (k word UNIQUE, v text)",
+            "its collation takes",
+        ),
+        # A row that meets either index takes the place of another.
+        (
+            f"{CI} CREATE TABLE t (k text PRIMARY KEY, v text);"
+            " CREATE UNIQUE INDEX ON t (k COLLATE ci) INCLUDE (v)",
+            "the collation of a unique index takes",
+        ),
+        # Deletes go by the column's.
+        (
+            f"{CI} CREATE TABLE t (k text COLLATE ci, v text);"
+            ' CREATE UNIQUE INDEX ON t (k COLLATE "C")',
+            "its collation takes",
+        ),
+        (
+            "CREATE EXTENSION citext; CREATE TABLE t (k citext PRIMARY KEY, v text)",
+            "its type citext takes",
+        ),
+        ("CREATE TABLE t (k jsonb PRIMARY KEY, v text)", "its type jsonb takes"),
+        ("CREATE TABLE t (k bpchar PRIMARY KEY, v text)", "its type bpchar takes"),
+    ],
+)
+def test_keys_that_are_one_to_the_table_are_refused(
+    postgres_place: PostgresPlace, ddl: str, problem: str
+) -> None:
+    """Else the second would take the place of the first, if it came in another epoch."""
+    postgres_place.query(ddl)
+    sink = sink_at(postgres_place, **UPSERT)
+    rows = pa.table({"k": ["1"], "v": ["1"]})
+    with pytest.raises(InvalidConfig) as caught:
+        sink.check(rows.schema)
+    for told in (str(caught.value), refusal(sink, rows)):
+        assert f"column `k` of table `t` is part of the key, and {problem} different" in told
+    assert postgres_place.query("SELECT * FROM t") == []
+
+
+def test_texts_that_fold_may_stand_beside_the_key(postgres_place: PostgresPlace) -> None:
     postgres_place.query(
-        "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+        f'{CI} CREATE TABLE t (k text COLLATE "C", v text COLLATE ci, w jsonb, UNIQUE (k, v));'
+        " CREATE UNIQUE INDEX ON t (k)"
     )
-    postgres_place.query("CREATE TABLE t (k text COLLATE ci PRIMARY KEY, v text)")
-    rows = pa.table({"k": ["A", "a"], "v": ["1", "2"]})
-    assert "two keys of the view are one key to the table" in refusal(
-        sink_at(postgres_place, **UPSERT), rows
-    )
+    rows = pa.table({"k": ["A", "a"], "v": ["x", "X"], "w": ["{}", "{ }"]})
+    commit(sink_at(postgres_place, **UPSERT), 1, rows)
+    assert postgres_place.query("SELECT k, v, w FROM t ORDER BY k") == [
+        ("A", "x", {}),
+        ("a", "X", {}),
+    ]
+
+
+def test_a_key_of_uuids_has_one_spelling(postgres_place: PostgresPlace) -> None:
+    postgres_place.query("CREATE TABLE t (k uuid PRIMARY KEY, v text, other uuid)")
+    one = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
+    sink = sink_at(postgres_place, **UPSERT)
+    commit(sink, 1, pa.table({"k": [str(one)], "v": ["1"], "other": [one.hex]}))
+    for spelling in (str(one).upper(), one.hex):
+        for weight in (1, -1):
+            row = {"k": [spelling], "v": ["2"], "_weight": [weight]}
+            assert "in lower case with hyphens" in refusal(sink, pa.table(row), 2)
+    commit(sink, 2, pa.table({"k": pa.array([str(one)]).dictionary_encode(), "v": ["3"]}))
+    raw = pa.array([uuid.UUID(int=1).bytes], pa.binary(16))
+    commit(sink, 3, pa.table({"k": raw, "v": ["4"]}))
+    assert postgres_place.query("SELECT k, v, other FROM t ORDER BY v") == [
+        (one, "3", one),
+        (uuid.UUID(int=1), "4", None),
+    ]
 
 
 @pytest.mark.parametrize("options", [{}, UPSERT], ids=["append", "upsert"])
