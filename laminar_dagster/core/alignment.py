@@ -25,6 +25,8 @@ def aligned(
 ) -> tuple[SourcePlan, ...]:
     """The plans, with ranges that are too far ahead made empty.
 
+    What a plan pins stays what it was: see ``PinsItsEnd``.
+
     Args:
         plans: What each source would read.
         parent: The checkpoint they go on from, which knows the watermark of every partition.

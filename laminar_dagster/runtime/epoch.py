@@ -14,9 +14,12 @@ from typing import Final, Literal, assert_never
 
 from laminar_dagster.core import protocol
 from laminar_dagster.core.errors import (
+    ComputeFailed,
     EpochNotPrepared,
+    EpochTaken,
     EpochWaits,
     GateFailed,
+    IntegrityError,
     InvalidState,
     LaminarError,
     RetryError,
@@ -170,10 +173,31 @@ class EpochRunner:
             if self._on_step:
                 self._on_step(epoch, type(step).__name__)
             begun = self._pipeline.clock.monotonic()
-            self._take(step, epoch, memory)
+            try:
+                self._take(step, epoch, memory)
+            except (IntegrityError, ComputeFailed) as error:
+                self._require_untaken(step, epoch, error)
+                raise
             seconds = self._pipeline.clock.monotonic() - begun
             memory.taken.append(StepTaken(type(step).__name__, seconds))
             log.info("epoch %d: %s took %.3f s", epoch, type(step).__name__, seconds)
+
+    def _require_untaken(
+        self, step: protocol.Step, epoch: EpochNumber, error: IntegrityError | ComputeFailed
+    ) -> None:
+        """Tell damage from what others have collected while this process was paused in a step.
+
+        A file that an executor misses comes as ``ComputeFailed``.
+
+        Raises:
+            EpochTaken: The epoch has a winner by now, so what it builds on may be collected.
+        """
+        if not isinstance(step, protocol.Compute | protocol.Gate):
+            return
+        self._pipeline.checkpoints.forget()
+        winner = self._pipeline.checkpoints.prepared(epoch)
+        if winner:
+            raise EpochTaken(epoch, winner.checkpoint_id) from error
 
     def _require_fit(self, standing: Standing, epoch: EpochNumber) -> None:
         """Leave a promotion to the version that it is for: it has other sinks, perhaps.

@@ -6,9 +6,10 @@ Every step may be taken twice, by two processes, or half and then again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from laminar_dagster.core import layout
@@ -35,11 +36,12 @@ from laminar_dagster.core.manifest import (
 )
 from laminar_dagster.core.manifest_builder import ManifestBuilder
 from laminar_dagster.core.offsets import SourceOffsets
-from laminar_dagster.core.plan import EpochPlan, SinkPlan
+from laminar_dagster.core.plan import EpochPlan, SinkPlan, SourcePlan
 from laminar_dagster.core.ports import (
     EpochOutput,
     Grouped,
     GroupOffsets,
+    PinsItsEnd,
     Sink,
     Snapshotting,
     StagedOutput,
@@ -112,7 +114,6 @@ def make_plan(
     # The logical clock never runs backwards, whatever the machine's does.
     clock = max(now, previous.clock) if previous else now
     before = {source.source_id: source for source in previous.sources} if previous else {}
-    stood = {source.source_id: source.positions for source in parent.sources} if parent else {}
     joined = {sink.sink_id: sink.joined_at for sink in parent.sinks} if parent else {}
     return EpochPlan(
         version=FORMAT_VERSION,
@@ -122,25 +123,36 @@ def make_plan(
         clock=clock,
         fingerprint=pipeline.fingerprint,
         parent=LatestPointer.to(parent).as_parent() if parent else None,
-        sources=aligned(
-            (
-                source.plan(
-                    before.get(source.source_id),
-                    stood.get(source.source_id, ()),
-                    pipeline.limits,
-                    clock,
-                )
-                for source in pipeline.sources
-            ),
-            parent,
-            pipeline.max_drift,
-        ),
+        sources=_plan_sources(pipeline, parent, before, clock),
         sinks=tuple(
             SinkPlan(sink_id=sink.sink_id, joined_at=joined.get(sink.sink_id) or join(sink, epoch))
             for sink in pipeline.sinks
         ),
         # Last: what can go wrong without a copy has gone wrong by now.
         references=pin_references(pipeline, epoch, parent, clock),
+    )
+
+
+def _plan_sources(
+    pipeline: Pipeline,
+    parent: CheckpointManifest | None,
+    before: Mapping[SourceId, SourcePlan],
+    clock: datetime,
+) -> tuple[SourcePlan, ...]:
+    """What is read of each source, but for what is too far ahead of the others."""
+    stood = {source.source_id: source.positions for source in parent.sources} if parent else {}
+    wanted = [
+        source.plan(
+            before.get(source.source_id), stood.get(source.source_id, ()), pipeline.limits, clock
+        )
+        for source in pipeline.sources
+    ]
+    kept = aligned(wanted, parent, pipeline.max_drift)
+    return tuple(
+        source.pin_held(plan, before.get(plan.source_id))
+        if plan != whole and isinstance(source, PinsItsEnd)
+        else plan
+        for source, whole, plan in zip(pipeline.sources, wanted, kept, strict=True)
     )
 
 

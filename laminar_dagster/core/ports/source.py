@@ -144,6 +144,23 @@ class Grouped(Protocol):
         ...
 
 
+@runtime_checkable
+class PinsItsEnd(Protocol):
+    """A source whose identity says how far a plan reads it, and not only what it is."""
+
+    def pin_held(self, plan: SourcePlan, previous: SourcePlan | None) -> SourcePlan:
+        """A plan of which ranges were made empty since it was made, with what such a plan pins.
+
+        Otherwise the pin would say of records that they were read which nobody has. A range that
+        cannot be pinned at its start gets its end back.
+
+        Args:
+            plan: Its identity is still that of the ranges as they were.
+            previous: The last epoch's plan.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ReadingCost:
     """What a chunk took to read; see ``core.manifest.SourceReading``."""

@@ -57,6 +57,19 @@ class Fingerprint:
         """Take a file's fingerprint."""
         return cls(end, available, head_of(file, end), _tail_of(file, end))
 
+    def held_at(self, before: Fingerprint | None, start: int) -> Fingerprint | None:
+        """What is pinned when nothing is read after all: the start, and that more is there.
+
+        None if nobody has pinned the start.
+
+        Args:
+            before: Of the last epoch's plan.
+            start: Where that one ended, and this one begins.
+        """
+        if before is None or before.end != start:
+            return None
+        return Fingerprint(start, self.available, before.head, before.tail)
+
     @property
     def head_bytes(self) -> int:
         """How many of the first bytes are hashed."""

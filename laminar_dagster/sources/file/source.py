@@ -27,6 +27,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
+from msgspec import structs
 
 from laminar_dagster.config.model import Column, SourceTable
 from laminar_dagster.core.document import require_utc, to_utc_microseconds
@@ -154,6 +155,20 @@ class FileSource:
             idle=tuple(lanes[path].range.end for path in paths if lanes[path].idle),
             gaps=gaps,
         )
+
+    def pin_held(self, plan: SourcePlan, previous: SourcePlan | None) -> SourcePlan:
+        """See ``PinsItsEnd``: a file that is held back was not read to its end."""
+        pinned, before = self._pinned(plan), self._pinned(previous)
+        ranges = []
+        for part in plan.ranges:
+            path, start, end = file_range(self._source_id, part)
+            if pinned[path].end != end:
+                held = pinned[path].held_at(before.get(path), start)
+                part = part if held else range_of(path, start, pinned[path].end)
+                pinned[path] = held or pinned[path]
+            ranges.append(part)
+        identity = FileIdentity(fingerprints={path: str(each) for path, each in pinned.items()})
+        return structs.replace(plan, ranges=tuple(ranges), identity=identity)
 
     def _order(self, paths: set[str], known: dict[str, int]) -> tuple[list[str], int]:
         """In which order files get their share of an epoch, and how many of them wait.

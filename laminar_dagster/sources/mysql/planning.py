@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from msgspec import structs
+
 from laminar_dagster.core.errors import RetentionExpired, SourceReplaced
 from laminar_dagster.core.offsets import (
     Gap,
@@ -49,7 +51,7 @@ class Planner:
             if not start and newest is None:
                 return self._waiting(facts, files)
             begin, gaps = self._begin(newest, start, files)
-            pinned = self._pinned(previous, newest, begin, facts)
+            pinned = self._pinned(previous, newest, begin, facts.identity)
             require_same_log(self._tables.server, pinned, facts, files)
             if begin.snapshot is not None:
                 end, identity = self._rows_of_snapshot(begin, limits), pinned
@@ -65,6 +67,16 @@ class Planner:
             clock,
             self._tables.options.idle_timeout,
         )
+
+    def pin_held(self, plan: SourcePlan, previous: SourcePlan | None) -> SourcePlan:
+        """See ``PinsItsEnd``: the tables are still what they were where the epoch begins.
+
+        The next epoch reads from there, and would take rows of before an ALTER for those of after.
+        """
+        begin = position_of(self._tables.source_id, plan.ranges[0].start)
+        assert isinstance(plan.identity, MysqlIdentity), "it is a plan of this source"
+        pinned = self._pinned(previous, self._keeper.newest(), begin, plan.identity.server_uuid)
+        return structs.replace(plan, identity=pinned)
 
     def _waiting(self, facts: Facts, files: LogFiles) -> SourcePlan:
         """Before there is a snapshot: what will be planned is not known, but it is something."""
@@ -104,7 +116,7 @@ class Planner:
         previous: SourcePlan | None,
         newest: SourceSnapshot | None,
         begin: MysqlPosition,
-        facts: Facts,
+        server_uuid: str,
     ) -> MysqlIdentity:
         """What the server, the log and the tables were where the epoch begins."""
         if newest is not None and isinstance(newest.identity, MysqlIdentity):
@@ -113,7 +125,7 @@ class Planner:
                 return newest.identity
         if previous is not None and isinstance(previous.identity, MysqlIdentity):
             return previous.identity
-        return MysqlIdentity(server_uuid=facts.identity)
+        return MysqlIdentity(server_uuid=server_uuid)
 
     def _rows_of_snapshot(self, begin: MysqlPosition, limits: Admission) -> MysqlPosition:
         assert begin.snapshot is not None, "the caller has looked"

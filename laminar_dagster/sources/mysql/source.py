@@ -145,6 +145,10 @@ class MysqlCdcSource:
         require_utc("clock", clock)
         return Planner(self._tables, self._keeper).plan(previous, start, limits, clock)
 
+    def pin_held(self, plan: SourcePlan, previous: SourcePlan | None) -> SourcePlan:
+        """See ``PinsItsEnd``."""
+        return Planner(self._tables, self._keeper).pin_held(plan, previous)
+
     # --- what was planned -------------------------------------------------------------------------
 
     def verify(self, plan: SourcePlan) -> None:
