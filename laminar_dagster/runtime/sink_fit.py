@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+from laminar_dagster.core import layout
 from laminar_dagster.core.errors import LaminarError, MalformedDocument, RetryError
 from laminar_dagster.core.gate import SINK_FIT
 from laminar_dagster.core.ids import CheckpointId
-from laminar_dagster.core.manifest import SinkEntry
-from laminar_dagster.core.ports import Sink, Violation
+from laminar_dagster.core.manifest import FileEntry, SinkEntry
+from laminar_dagster.core.ports import Sink, StagedOutput, Violation
+from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.pipeline import Pipeline
-from laminar_dagster.runtime.staged_schema import staged_schema
+from laminar_dagster.runtime.staged_schema import open_staged, staged_schema
 
 log = logging.getLogger(__name__)
 
@@ -27,15 +30,21 @@ def find_misfits(
         attempt: Where the output is staged.
         staged: What there is for each of them.
     """
+    store = pipeline.checkpoints.objects
+
+    def read(file: FileEntry) -> bytes:
+        key = layout.checkpoint_key(attempt, file.path)
+        return read_verified(store, key, file.size_bytes, file.sha256)
 
     def check(sink: Sink, entry: SinkEntry) -> None:
         try:
-            schema = staged_schema(pipeline.checkpoints.objects, attempt, entry.files[0])
+            schema = staged_schema(store, attempt, entry.files[0])
         except MalformedDocument:
             # What an engine stages is between it and its sinks. If it should be Arrow, it is found
             # damaged when it is read as a whole.
             return
-        sink.check(schema, entry)
+        parts = partial(open_staged, store, attempt)
+        sink.check(schema, StagedOutput(entry, read, open=parts))
 
     # An epoch without files has no columns that could be compared.
     wanted = [

@@ -1,9 +1,9 @@
-"""The columns of a staged file, read from its end: not the file."""
+"""Parts of a staged file, such as its columns, which stand at its end: not the whole file."""
 
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import MalformedDocument
@@ -24,13 +24,18 @@ def staged_schema(store: ObjectStore, checkpoint: CheckpointId, file: FileEntry)
     """
     import pyarrow as pa
 
-    key = layout.checkpoint_key(checkpoint, file.path)
-    ranges = io.BufferedReader(_Ranges(store, key, file.size_bytes), buffer_size=64 * 1024)
+    ranges = open_staged(store, checkpoint, file)
     try:
         with pa.PythonFile(ranges, mode="r") as opened, pa.ipc.open_file(opened) as reader:
             return reader.schema
     except pa.ArrowException as error:
         raise MalformedDocument(file.path, f"it is not an Arrow file: {error}") from error
+
+
+def open_staged(store: ObjectStore, checkpoint: CheckpointId, file: FileEntry) -> BinaryIO:
+    """A staged file, of which only what is asked for is read. Nothing is compared."""
+    key = layout.checkpoint_key(checkpoint, file.path)
+    return io.BufferedReader(_Ranges(store, key, file.size_bytes), buffer_size=64 * 1024)
 
 
 class _Ranges(io.RawIOBase):

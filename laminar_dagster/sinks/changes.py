@@ -65,6 +65,26 @@ def check_columns(schema: pa.Schema, key: tuple[str, ...]) -> None:
             raise Unwritable(f"key column `{name}` is of type {kind}, which does not compare well")
 
 
+def check_rows(table: pa.Table, key: tuple[str, ...]) -> None:
+    """Refuse rows that no table can take, by their key and weight alone.
+
+    Args:
+        table: Has these columns at least.
+        key: The key columns in upsert mode; empty in append mode.
+
+    Raises:
+        Unwritable: A key is null, or a weight cannot be applied.
+    """
+    for name in key:
+        if nulls := table.column(name).null_count:
+            raise Unwritable(
+                f"key column `{name}` is null in {nulls} rows; leave them out in the view, or give"
+                " them a key"
+            )
+    if WEIGHT in table.column_names:
+        _check_weights(table.column(WEIGHT), is_append=not key)
+
+
 def split(table: pa.Table, key: tuple[str, ...], *, one_row_per_key: bool = False) -> Changes:
     """Tell rows to write from keys to delete.
 
@@ -77,12 +97,9 @@ def split(table: pa.Table, key: tuple[str, ...], *, one_row_per_key: bool = Fals
     Raises:
         Unwritable: A key is null, or a weight cannot be applied.
     """
-    for name in key:
-        if nulls := table.column(name).null_count:
-            raise Unwritable(f"key column `{name}` is null in {nulls} rows")
+    check_rows(table, key)
     if WEIGHT not in table.column_names:
         return Changes(last_of_each_key(table, key) if one_row_per_key else table, None)
-    _check_weights(table.column(WEIGHT), is_append=not key)
     if not key:
         return Changes(table.drop_columns([WEIGHT]), None)
     table = last_of_each_key(table, key)

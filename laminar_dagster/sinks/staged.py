@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 import pyarrow as pa
 
 from laminar_dagster.core.errors import MalformedDocument
 from laminar_dagster.core.manifest import FileEntry
 from laminar_dagster.core.ports import StagedOutput
+
+# Smaller files are read as a whole: one request takes longer than a few columns save.
+_SMALL: Final = 2**20
+_AT_ONCE: Final = 8
 
 
 def staged_tables(staged: StagedOutput) -> Iterator[pa.Table]:
@@ -28,6 +34,53 @@ def staged_tables(staged: StagedOutput) -> Iterator[pa.Table]:
         if not table.schema.equals(schema):
             raise MalformedDocument(file.path, "its columns are not those of the files before it")
         yield table
+
+
+def staged_columns(
+    staged: StagedOutput, choose: Callable[[pa.Schema], Sequence[str]]
+) -> Iterator[pa.Table]:
+    """Read some columns of the files in their order, and of large files nothing else.
+
+    Args:
+        staged: What to read.
+        choose: Which columns, by those of a file.
+
+    Raises:
+        ObjectMissing, ChecksumMismatch: As they come.
+        MalformedDocument: A file is no Arrow file, or not like the first one.
+    """
+    files, schema = staged.entry.files, None
+    # A store answers after a while, whatever is asked; many small files would wait one by one.
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="check") as pool:
+        for start in range(0, len(files), _AT_ONCE):
+            some = files[start : start + _AT_ONCE]
+            found = pool.map(lambda file: _read_columns(staged, file, choose), some)
+            for file, table in zip(some, found, strict=True):
+                schema = schema or table.schema
+                if not table.schema.equals(schema):
+                    reason = "its columns are not those of the files before it"
+                    raise MalformedDocument(file.path, reason)
+                yield table
+
+
+def _read_columns(
+    staged: StagedOutput, file: FileEntry, choose: Callable[[pa.Schema], Sequence[str]]
+) -> pa.Table:
+    if staged.open is None or file.size_bytes <= _SMALL:
+        source = pa.BufferReader(staged.read(file))
+    else:
+        source = pa.PythonFile(staged.open(file), mode="r")
+    try:
+        with source:
+            schema = pa.ipc.open_file(source).schema
+            names = choose(schema)
+            places = [schema.get_field_index(name) for name in names]
+            if not places:
+                return pa.table({})
+            options = pa.ipc.IpcReadOptions(included_fields=places)
+            return pa.ipc.open_file(source, options=options).read_all().select(names)
+    except (pa.ArrowException, OSError) as error:
+        raise MalformedDocument(file.path, f"it is not an Arrow file: {error}") from error
 
 
 def _read(file: FileEntry, data: bytes) -> pa.Table:

@@ -326,7 +326,7 @@ class MemorySink:
         known = table.ledger if table.output else None
         return Published(known, table.output) if known else None
 
-    def check(self, schema: ArrowSchema, staged: SinkEntry | None = None) -> None:
+    def check(self, schema: ArrowSchema, staged: StagedOutput | None = None) -> None:
         """Takes everything."""
         self._reach()
 

@@ -36,13 +36,14 @@ from laminar_dagster.testing.sink_places import (
     Mode,
     Row,
     SinkPlace,
+    StagedRow,
     insist,
     staged,
     staged_bytes,
 )
 from laminar_dagster.testing.sink_telling import TellingContract
 
-__all__ = ["Mode", "Row", "SinkContract", "SinkPlace"]
+__all__ = ["Mode", "Row", "SinkContract", "SinkPlace", "StagedRow"]
 
 
 class SinkContract(CommittersContract, TellingContract):

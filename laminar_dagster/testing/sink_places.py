@@ -14,6 +14,8 @@ from laminar_dagster.core.ports import ArrowSchema, Sink, StagedOutput
 from laminar_dagster.testing.crash import Crash
 
 Row = tuple[int, str]
+# As a view may have it by mistake: without a key.
+StagedRow = tuple[int | None, str]
 Mode = Literal["append", "upsert"]
 Files = tuple[bytes, ...]
 
@@ -39,8 +41,8 @@ class SinkPlace(Protocol):
         """
         ...
 
-    def encode(self, rows: Sequence[Row], weights: Sequence[int] | None) -> bytes:
-        """A staged file; with weights, it has a column ``_weight``."""
+    def encode(self, rows: Sequence[StagedRow], weights: Sequence[int] | None) -> bytes:
+        """A staged file; with weights, it has a column ``_weight``. A key may be null."""
         ...
 
     def columns(self) -> ArrowSchema:
@@ -50,7 +52,7 @@ class SinkPlace(Protocol):
 
 def staged(
     place: SinkPlace,
-    *files: Sequence[Row],
+    *files: Sequence[StagedRow],
     sink: SinkId = TABLE,
     joined_at: int = 1,
     weights: Sequence[Sequence[int]] | None = None,

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from laminar_dagster.core.errors import ChecksumMismatch
+from laminar_dagster.core.errors import ChecksumMismatch, InvalidConfig, WriteFailed
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.manifest import FileEntry
 from laminar_dagster.core.ports import StagedOutput
-from laminar_dagster.testing.sink_places import TABLE, Mode, SinkPlace, staged
+from laminar_dagster.testing.sink_places import (
+    OTHER,
+    TABLE,
+    Mode,
+    Row,
+    SinkPlace,
+    staged,
+)
 
 
 class _Told:
@@ -44,13 +51,43 @@ class TellingContract:
         sink = place.open(TABLE, mode)
         output = staged(place, [(1, "a")])
         sink.check(place.columns())
-        sink.check(place.columns(), output.entry)
+        sink.check(place.columns(), output)
         assert sink.ledger() is None
         assert place.read(TABLE) == []
         sink.commit(EpochNumber(1), output)
-        sink.check(place.columns(), staged(place, [(2, "b")]).entry)
+        sink.check(place.columns(), staged(place, [(2, "b")]))
         assert sink.ledger() == 1
         assert place.read(TABLE) == [(1, "a")]
+
+    @pytest.mark.parametrize("first", [True, False])
+    def test_a_check_refuses_a_key_that_is_null(self, place: SinkPlace, first: bool) -> None:
+        """As the commit would, by when the epoch could not be computed otherwise any more."""
+        sink = place.open(TABLE, "upsert")
+        if not first:
+            sink.commit(EpochNumber(1), staged(place, [(1, "a")]))
+        output = staged(place, [(2, "b")], [(3, "c"), (None, "d")])
+        with pytest.raises(InvalidConfig, match="`key` is null in 1 rows"):
+            sink.check(place.columns(), output)
+        with pytest.raises(WriteFailed, match="`key` is null in 1 rows"):
+            sink.commit(EpochNumber(1 if first else 2), output)
+        assert place.read(TABLE) == ([] if first else [(1, "a")])
+        # Whoever appends has no key.
+        place.open(OTHER, "append").check(place.columns(), output)
+
+    @pytest.mark.parametrize(
+        ("mode", "weights"),
+        [("append", [1, -1]), ("append", [2, 1]), ("upsert", [1, 0]), ("upsert", [-2, 1])],
+    )
+    def test_a_check_refuses_a_weight_that_cannot_be_applied(
+        self, place: SinkPlace, mode: Mode, weights: list[int]
+    ) -> None:
+        """In any of the files."""
+        sink = place.open(TABLE, mode)
+        rows: list[Row] = [(1, "a"), (2, "b")]
+        sink.check(place.columns(), staged(place, rows, weights=[[1, 1]]))
+        with pytest.raises(InvalidConfig, match="_weight"):
+            sink.check(place.columns(), staged(place, [], rows, weights=[[], weights]))
+        assert sink.ledger() is None
 
     @pytest.mark.parametrize("mode", ["append", "upsert"])
     def test_a_commit_tells_its_begin_its_rows_and_its_end(

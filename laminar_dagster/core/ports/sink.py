@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, runtime_checkable
+from typing import BinaryIO, Final, Literal, Protocol, runtime_checkable
 
 from laminar_dagster.core.ids import EpochNumber, SinkId
 from laminar_dagster.core.manifest import FileEntry, SinkEntry
@@ -88,12 +88,15 @@ class StagedOutput:
         progress: To be told how the transaction goes.
         offsets: How far the epoch has read sources that keep such a record. A sink may write it
             down in its own transaction, or leave it: the sources are told later in any case.
+        open: One of the files to be read in parts, by who needs few of its columns; nothing is
+            compared with what was staged. None where a file is read as a whole only.
     """
 
     entry: SinkEntry
     read: Callable[[FileEntry], bytes]
     progress: TransactionProgress = _UNWATCHED
     offsets: tuple[GroupOffsets, ...] = ()
+    open: Callable[[FileEntry], BinaryIO] | None = None
 
 
 class Sink(Protocol):
@@ -120,17 +123,19 @@ class Sink(Protocol):
         """
         ...
 
-    def check(self, schema: ArrowSchema, staged: SinkEntry | None = None) -> None:
+    def check(self, schema: ArrowSchema, staged: StagedOutput | None = None) -> None:
         """Find out whether rows of a schema could be committed now. Changes nothing.
 
         Asked before an epoch is published, and by people beforehand.
 
         Args:
             schema: The columns of the view.
-            staged: What an epoch has staged; None while there is none.
+            staged: What an epoch has staged; None while there is none. What a commit would refuse
+                of its values is refused here: once an epoch is prepared, its rows stay as they are.
 
         Raises:
-            InvalidConfig: They could not, and why: a table, a column, a type, a right.
+            InvalidConfig: They could not, and why: a table, a column, a type, a right, a value.
+            ObjectMissing, ChecksumMismatch, MalformedDocument: What is staged cannot be read.
             BufferOverflow: One transaction cannot hold what is staged.
             SinkUnavailable: It cannot be asked.
             AuthFailed: It does not let us in.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from laminar_dagster.core.branch import BranchRecord
@@ -14,8 +15,9 @@ from laminar_dagster.core.errors import (
     UpkeepWaits,
 )
 from laminar_dagster.core.ids import BranchName, EpochNumber, SinkId
-from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.manifest import CheckpointManifest, FileEntry
 from laminar_dagster.core.plan import SinkPlan
+from laminar_dagster.core.ports import StagedOutput
 from laminar_dagster.core.prepared import LatestPointer
 from laminar_dagster.core.upkeep import Promotion
 from laminar_dagster.runtime.branches.accumulation import find_corrections
@@ -160,8 +162,8 @@ class Promoter:
                 before = sink_entry(parent, sink.sink_id)
                 joined = before.joined_at if before else parent.epoch.next()
                 plan = SinkPlan(sink_id=sink.sink_id, joined_at=joined)
-                entry, _ = describe_correction(plan, found.rows)
-                sink.check(found.rows.schema, entry)
+                entry, data = describe_correction(plan, found.rows)
+                sink.check(found.rows.schema, StagedOutput(entry, partial(_the_only_file, data)))
 
     def _run(self, epoch: EpochNumber) -> Promoted:
         checkpoints = self.pipeline.checkpoints
@@ -169,6 +171,10 @@ class Promoter:
         if epoch > survey(checkpoints).confirmed:
             report = EpochRunner(self.pipeline, self.on_step).run(epoch)
         return Promoted(epoch, checkpoints.winner(epoch).manifest, report)
+
+
+def _the_only_file(data: bytes, _file: FileEntry) -> bytes:
+    return data
 
 
 def promoted_at(main: CheckpointStore, name: BranchName) -> EpochNumber | None:

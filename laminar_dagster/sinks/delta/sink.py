@@ -25,7 +25,6 @@ from laminar_dagster.core.errors import (
     WriteFailed,
 )
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
-from laminar_dagster.core.manifest import SinkEntry
 from laminar_dagster.core.ports import Published, StagedOutput
 from laminar_dagster.sinks.changes import (
     Mode,
@@ -41,6 +40,7 @@ from laminar_dagster.sinks.durable_folder import make_folder, sync
 from laminar_dagster.sinks.ledger import Decision, decide
 from laminar_dagster.sinks.options import SinkOptions, problem_with_key
 from laminar_dagster.sinks.staged import staged_tables
+from laminar_dagster.sinks.staged_values import check_changes
 
 _TRIES: Final = 12
 _LONGEST_PAUSE: Final = 1.0
@@ -168,7 +168,7 @@ class DeltaSink:
         newest = next(own, None)
         return Published(ledger, str(newest[_OUTPUT])) if newest else None
 
-    def check(self, schema: pa.Schema, staged: SinkEntry | None = None) -> None:
+    def check(self, schema: pa.Schema, staged: StagedOutput | None = None) -> None:
         """See ``Sink.check``. Makes no folder."""
         table = self._open()
         try:
@@ -176,6 +176,8 @@ class DeltaSink:
             check_columns(schema, self._key)
             there = writes.columns_of(table) if table else None
             target_schema(stored_columns(schema), there, create=self._create)
+            if staged is not None:
+                check_changes(staged, self._key)
         except Unwritable as problem:
             where = f"sink {self._sink_id}"
             raise InvalidConfig(where, f"{self._location}: {problem}") from problem

@@ -50,7 +50,7 @@ class Shape:
         Raises:
             Unwritable: They do not fit, and why.
         """
-        check_columns(schema, options.key_columns if options.mode == "upsert" else ())
+        check_columns(schema, options.key_of_rows)
         stored = pa.schema(stored_columns(schema))
         key = form_of("key", stored, options) if options.key_columns else None
         return cls(options, form_of("value", stored, options), key)
@@ -111,9 +111,8 @@ class Writer:
             Unwritable: A value, a key or a weight does not fit, or a message is too large.
         """
         options = self.shape.options
-        is_upsert = options.mode == "upsert"
-        key = options.key_columns if is_upsert else ()
-        changes = split(table, key, one_row_per_key=is_upsert)
+        key = options.key_of_rows
+        changes = split(table, key, one_row_per_key=bool(key))
         turn = int(epoch) + first_row
         for rows in _slices(changes.rows, options.limits.buffered):
             keys = self._keys(rows)

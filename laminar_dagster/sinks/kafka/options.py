@@ -111,6 +111,11 @@ class KafkaSinkOptions:
     limits: Limits = field(default_factory=Limits)
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def key_of_rows(self) -> tuple[str, ...]:
+        """The columns that identify a row; messages that are appended may have a key without."""
+        return self.key_columns if self.mode == "upsert" else ()
+
 
 def read_options(table: SinkTable, project: Path) -> KafkaSinkOptions:
     """Take a sink's options.

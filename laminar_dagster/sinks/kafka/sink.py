@@ -47,6 +47,7 @@ from laminar_dagster.sinks.kafka.producer import (
 from laminar_dagster.sinks.kafka.topics import SinkTopics
 from laminar_dagster.sinks.ledger import Decision, decide
 from laminar_dagster.sinks.staged import staged_tables
+from laminar_dagster.sinks.staged_values import check_changes
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ class KafkaSink:
         with self._reader(cluster) as reader:
             return reader.look(_PATIENCE_FOR_OTHERS)
 
-    def check(self, schema: pa.Schema, staged: SinkEntry | None = None) -> None:
+    def check(self, schema: pa.Schema, staged: StagedOutput | None = None) -> None:
         """Find out whether rows of a schema could be committed now. Changes nothing.
 
         Args:
@@ -141,10 +142,12 @@ class KafkaSink:
             SinkUnavailable, RegistryUnavailable, AuthFailed: Somebody cannot be asked.
         """
         if staged is not None:
-            self._check_amount(staged)
+            self._check_amount(staged.entry)
         cluster = self._cluster()
         try:
             Shape.of(schema, self._options).check_schemas()
+            if staged is not None:
+                check_changes(staged, self._options.key_of_rows)
             place = SinkTopics(self._sink_id, self._options, cluster).check()
             if place is not None:
                 with self._reader(cluster) as reader:

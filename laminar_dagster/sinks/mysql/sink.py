@@ -21,7 +21,6 @@ from laminar_dagster.core.errors import (
     InvalidName,
 )
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
-from laminar_dagster.core.manifest import SinkEntry
 from laminar_dagster.core.ports import Published, StagedOutput
 from laminar_dagster.sinks.changes import Mode, Unwritable
 from laminar_dagster.sinks.ledger import LEDGER_TABLE, Decision, decide, require_kept
@@ -42,6 +41,7 @@ from laminar_dagster.sinks.options import problem_with_key, told_at
 from laminar_dagster.sinks.portions import portions
 from laminar_dagster.sinks.reporting import reported
 from laminar_dagster.sinks.staged import staged_tables
+from laminar_dagster.sinks.staged_values import check_values
 
 
 class MysqlSink:
@@ -159,7 +159,7 @@ class MysqlSink:
         with self._connected() as (session, _), self._reading():
             return self._ledger.read_output(session)
 
-    def check(self, schema: pa.Schema, staged: SinkEntry | None = None) -> None:
+    def check(self, schema: pa.Schema, staged: StagedOutput | None = None) -> None:
         """See ``Sink.check``."""
         try:
             with self._connected() as (session, facts), self._reading():
@@ -168,6 +168,8 @@ class MysqlSink:
                 self._check_ledger(session)
                 found = fit(session, self._target, schema, facts.collation)
                 check_rights(session, self._target, found)
+            if staged is not None:
+                check_values(staged, found.columns, self._target.key)
         except (Unwritable, InvalidName) as problem:
             raise InvalidConfig(f"sink {self._sink_id}", str(problem)) from problem
 

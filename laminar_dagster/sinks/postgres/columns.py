@@ -233,8 +233,8 @@ def _strings(target: ColumnType) -> Encode | None:
     if target.name in ("varchar", "bpchar") and target.modifier != -1:
         length = target.modifier - 4
         exactly = target.name == "bpchar"
-        return lambda array: varying(of_length(array, length, exactly=exactly))
-    return varying
+        return lambda array: varying(of_length(values.texts(array), length, exactly=exactly))
+    return lambda array: varying(values.texts(array))
 
 
 def _bytes(kind: pa.DataType, target: ColumnType) -> Encode | None:
@@ -271,4 +271,4 @@ def _nested(field: pa.Field, target: ColumnType) -> Encode | None:
 
 def _jsonb(array: pa.Array) -> tuple[Piece, ...]:
     # The only version there is.
-    return varying(prefixed(b"\x01", array))
+    return varying(prefixed(b"\x01", values.json_texts(array)))

@@ -22,7 +22,6 @@ from laminar_dagster.core.errors import (
     WriteFailed,
 )
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
-from laminar_dagster.core.manifest import SinkEntry
 from laminar_dagster.core.ports import Published, StagedOutput, TransactionProgress
 from laminar_dagster.sinks.changes import Mode, Unwritable
 from laminar_dagster.sinks.ledger import LEDGER_TABLE, Decision, decide, require_kept
@@ -42,6 +41,7 @@ from laminar_dagster.sinks.postgres.table import Target, fit, identifier
 from laminar_dagster.sinks.postgres.writing import RowWriter
 from laminar_dagster.sinks.reporting import reported
 from laminar_dagster.sinks.staged import staged_tables
+from laminar_dagster.sinks.staged_values import check_values
 
 _CHECK_CONSTRAINTS: Final = sql.SQL("SET CONSTRAINTS ALL IMMEDIATE")
 
@@ -158,14 +158,16 @@ class PostgresSink:
         with self._connected() as connection, self._reading(connection):
             return self._ledger.read_output(connection)
 
-    def check(self, schema: pa.Schema, staged: SinkEntry | None = None) -> None:
+    def check(self, schema: pa.Schema, staged: StagedOutput | None = None) -> None:
         """See ``Sink.check``."""
         try:
             with self._connected() as connection, self._reading(connection):
                 self._check_table_is_kept(connection, self._ledger.read(connection)[1])
                 if not self._ledger.exists(connection):
                     self._check_ledger_can_be_made(connection)
-                fit(connection, self._target, schema)
+                found = fit(connection, self._target, schema)
+            if staged is not None:
+                check_values(staged, found.columns, self._target.key)
         except (Unwritable, InvalidName) as problem:
             where = f"sink {self._sink_id}"
             raise InvalidConfig(where, f"{self._server.shown}: {problem}") from problem

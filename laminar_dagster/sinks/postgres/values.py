@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from laminar_dagster.sinks.arrow_values import refuse_odd_text
 from laminar_dagster.sinks.bad_values import refuse
 from laminar_dagster.sinks.numbers import Int64s, flags, numbers
 from laminar_dagster.sinks.pieces import Piece
@@ -24,6 +25,9 @@ _FIRST_MICRO: Final = _FIRST_DAY * 86_400_000_000
 _DAY_MICROS: Final = 86_400_000_000
 
 _OUT_OF_RANGE: Final = "are out of the range of PostgreSQL's type"
+_NUL: Final = "hold the character U+0000, which PostgreSQL cannot; replace it in the view"
+# After an even number of backslashes: an odd one has escaped the last of them.
+_ESCAPED_NUL: Final = r"(^|[^\\])(\\\\)*\\u0000"
 _NO_UUID: Final = "are no UUIDs"
 _CANONICAL_UUID: Final = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 _OTHER_SPELLING: Final = (
@@ -82,6 +86,29 @@ def intervals(array: pa.Array) -> tuple[Piece, ...]:
 
 def _micros(array: pa.Array, first: int, last: int) -> Int64s:
     return counted(array, "us", first, last, _OUT_OF_RANGE)
+
+
+def texts(array: pa.Array) -> pa.Array:
+    """Texts of every kind, as they are.
+
+    Raises:
+        BadValues: One holds U+0000, which PostgreSQL has in no text, or is no UTF-8.
+    """
+    array = array.cast(pa.large_string())
+    refuse_odd_text(array)
+    refuse(flags(pc.match_substring(array, "\0")), _NUL)
+    return array
+
+
+def json_texts(array: pa.Array) -> pa.Array:
+    """Documents for ``jsonb``, which keeps their texts unescaped.
+
+    Raises:
+        BadValues: One holds U+0000, or is no UTF-8.
+    """
+    array = texts(array)
+    refuse(flags(pc.match_substring_regex(array, _ESCAPED_NUL)), _NUL)
+    return array
 
 
 def uuids(array: pa.Array) -> tuple[Piece, ...]:

@@ -20,7 +20,6 @@ from laminar_dagster.core.errors import (
     SinkUnavailable,
 )
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
-from laminar_dagster.core.manifest import SinkEntry
 from laminar_dagster.core.ports import Published, StagedOutput
 from laminar_dagster.sinks.changes import Mode, Unwritable, check_columns, split, stored_columns
 from laminar_dagster.sinks.durable_folder import make_folder
@@ -45,6 +44,7 @@ from laminar_dagster.sinks.sqlite.table import (
     quote,
 )
 from laminar_dagster.sinks.staged import staged_tables
+from laminar_dagster.sinks.staged_values import check_changes
 
 _BUSY_TIMEOUT: Final = 60.0
 _ROWS_PER_BATCH: Final = 8192
@@ -190,7 +190,7 @@ class SqliteSink:
             row = connection.execute(_READ_OUTPUT, self._row).fetchone()
             return attested(row)
 
-    def check(self, schema: pa.Schema, staged: SinkEntry | None = None) -> None:
+    def check(self, schema: pa.Schema, staged: StagedOutput | None = None) -> None:
         """See ``Sink.check``. Makes no file and no table."""
         where = f"sink {self._sink_id}"
         try:
@@ -200,6 +200,8 @@ class SqliteSink:
                 elif not self._create:
                     raise Unwritable("there is no such file; make it, or set create = 'true'")
                 self._fit(found or empty, schema)
+            if staged is not None:
+                check_changes(staged, self._key)
         except (Unwritable, InvalidName) as problem:
             raise InvalidConfig(where, f"{self._path}: {problem}") from problem
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from laminar_dagster.core.ids import EpochNumber, SinkId
-from laminar_dagster.core.manifest import SinkEntry
 from laminar_dagster.core.ports import ArrowSchema, Sink, StagedOutput
 from laminar_dagster.runtime import steps
 from laminar_dagster.runtime.checkpoints import CheckpointStore
@@ -129,7 +128,7 @@ class _KillingSink:
     def ledger(self) -> EpochNumber | None:
         return self.inner.ledger()
 
-    def check(self, schema: ArrowSchema, staged: SinkEntry | None = None) -> None:
+    def check(self, schema: ArrowSchema, staged: StagedOutput | None = None) -> None:
         self.inner.check(schema, staged)
 
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
@@ -173,7 +172,7 @@ class _BlockedSink:
     def ledger(self) -> EpochNumber | None:
         return self.inner.ledger()
 
-    def check(self, schema: ArrowSchema, staged: SinkEntry | None = None) -> None:
+    def check(self, schema: ArrowSchema, staged: StagedOutput | None = None) -> None:
         self.inner.check(schema, staged)
 
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:

@@ -15,7 +15,7 @@ from laminar_dagster.core.ids import PipelineName, SinkId
 from laminar_dagster.core.ports import ArrowSchema, Sink
 from laminar_dagster.sinks.kafka.options import KafkaSinkOptions, Limits, NewTopics
 from laminar_dagster.sinks.kafka.sink import KafkaSink
-from laminar_dagster.testing.sink_contract import Mode, Row
+from laminar_dagster.testing.sink_contract import Mode, Row, StagedRow
 from tests.unit.sinks.staging import COLUMNS, encode
 
 _UNTIL_ALL_HAVE_HEARD = 1.0
@@ -84,7 +84,7 @@ class KafkaPlace:
                 latest[key] = row
         return rows + [row for row in latest.values() if row is not None]
 
-    def encode(self, rows: Sequence[Row], weights: Sequence[int] | None) -> bytes:
+    def encode(self, rows: Sequence[StagedRow], weights: Sequence[int] | None) -> bytes:
         return encode(rows, weights)
 
     def columns(self) -> ArrowSchema:

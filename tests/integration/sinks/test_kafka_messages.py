@@ -192,7 +192,7 @@ def test_more_than_a_transaction_may_hold_is_refused_before_anything(place: Kafk
             sink.commit(EpochNumber(1), output)
         assert caught.value.unit == unit
         with pytest.raises(BufferOverflow):
-            sink.check(ROWS.schema, output.entry)
+            sink.check(ROWS.schema, output)
         sink.check(ROWS.schema)
     assert found(place) == []
 

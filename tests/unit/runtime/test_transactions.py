@@ -15,8 +15,7 @@ from laminar_dagster.core.errors import (
     WriteFailed,
 )
 from laminar_dagster.core.ids import EpochNumber, SinkId
-from laminar_dagster.core.manifest import SinkEntry
-from laminar_dagster.core.ports import ArrowSchema
+from laminar_dagster.core.ports import ArrowSchema, StagedOutput
 from laminar_dagster.core.transactions import Outcome, TransactionState
 from laminar_dagster.runtime import sink_fit
 from laminar_dagster.runtime.epoch import EpochRunner
@@ -109,9 +108,9 @@ class Choosy(MemorySink):
     """A sink that has something against an epoch."""
 
     error: LaminarError | None = None
-    asked: list[SinkEntry | None] = field(default_factory=list)
+    asked: list[StagedOutput | None] = field(default_factory=list)
 
-    def check(self, schema: ArrowSchema, staged: SinkEntry | None = None) -> None:
+    def check(self, schema: ArrowSchema, staged: StagedOutput | None = None) -> None:
         self.asked.append(staged)
         if self.error:
             raise self.error
@@ -136,7 +135,10 @@ def test_a_sink_that_cannot_take_an_epoch_is_heard_before_it_is_published(world:
     assert (world.table.ledger, other.table.ledger) == (None, None)
     (asked,) = other.asked
     assert asked is not None
-    assert asked.files[0].rows == 3
+    assert asked.entry.files[0].rows == 3
+    assert asked.open is not None
+    with asked.open(asked.entry.files[0]) as file:
+        assert file.read() == asked.read(asked.entry.files[0])
     wrong.error = None
     EpochRunner(pipeline).run()
     assert (world.table.ledger, other.table.ledger) == (1, 1)

@@ -11,7 +11,7 @@ from laminar_dagster.core import layout
 from laminar_dagster.core.ids import EpochNumber, FileName, SinkId
 from laminar_dagster.core.manifest import FileEntry, SinkEntry
 from laminar_dagster.core.ports import ArrowSchema, StagedOutput
-from laminar_dagster.testing.sink_contract import Row
+from laminar_dagster.testing.sink_contract import StagedRow
 
 SINK = SinkId("table")
 COLUMNS: ArrowSchema = pa.schema([pa.field("key", pa.int64()), pa.field("value", pa.string())])
@@ -29,7 +29,7 @@ def file_bytes(table: pa.Table) -> bytes:
     return data
 
 
-def encode(rows: Sequence[Row], weights: Sequence[int] | None) -> bytes:
+def encode(rows: Sequence[StagedRow], weights: Sequence[int] | None) -> bytes:
     columns = {
         "key": pa.array([key for key, _ in rows], pa.int64()),
         "value": pa.array([value for _, value in rows], pa.string()),

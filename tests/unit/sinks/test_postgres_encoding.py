@@ -409,3 +409,33 @@ def test_a_type_that_no_column_takes_is_refused_by_name(kind: pa.DataType) -> No
     field = pa.field("x", kind)
     with pytest.raises(Unwritable, match=r"`x`.*cast it in the view"):
         encoder_for(field, type_for(field))
+
+
+@pytest.mark.parametrize("name", ["text", "varchar", "citext", "json", "jsonb", "enum"])
+def test_a_text_with_the_character_zero_is_refused_with_the_row(name: str) -> None:
+    kind = ColumnType(name, -1, name)
+    table = pa.table({"k": [7, 8], "x": ["fine", "a\0b"]})
+    made = encoder_for(table.schema.field("x"), kind)
+    assert made
+    column = PostgresColumn("x", "x", kind, made)
+    with pytest.raises(Unwritable, match=r"hold the character U\+0000.*k=8"):
+        encode([column], table.select(["k", "x"]).to_batches()[0], ("k",))
+
+
+def test_a_document_for_jsonb_must_not_spell_the_character_zero() -> None:
+    kind = ColumnType("jsonb", -1, "jsonb")
+    nested = pa.array([{"a": "\0"}])
+    for array, is_bad in (
+        (nested, True),
+        (pa.array([r'"\u0000"']), True),
+        (pa.array([r'"\\\u0000"']), True),
+        (pa.array([r'"\\u0000"']), False),
+        (pa.array([{"a": r"\u0000"}]), False),
+    ):
+        made = encoder_for(pa.field("x", array.type), kind)
+        assert made
+        if is_bad:
+            with pytest.raises(BadValues, match=r"U\+0000"):
+                made(array)
+        else:
+            made(array)

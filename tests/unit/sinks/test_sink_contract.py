@@ -15,7 +15,7 @@ from laminar_dagster.core.ids import PipelineName, SinkId
 from laminar_dagster.core.ports import ArrowSchema, Sink
 from laminar_dagster.sinks.delta.sink import DeltaSink
 from laminar_dagster.sinks.sqlite.sink import SqliteSink
-from laminar_dagster.testing.sink_contract import Mode, Row, SinkContract, SinkPlace
+from laminar_dagster.testing.sink_contract import Mode, Row, SinkContract, SinkPlace, StagedRow
 from tests.unit.sinks.staging import COLUMNS, encode
 
 pytestmark = pytest.mark.slow
@@ -51,7 +51,7 @@ class SqlitePlace:
                 return []
             return connection.execute(f'SELECT key, value FROM "rows of {sink_id}"').fetchall()
 
-    def encode(self, rows: Sequence[Row], weights: Sequence[int] | None) -> bytes:
+    def encode(self, rows: Sequence[StagedRow], weights: Sequence[int] | None) -> bytes:
         return encode(rows, weights)
 
     def columns(self) -> ArrowSchema:
@@ -79,7 +79,7 @@ class DeltaPlace:
         rows = DeltaTable(str(self.folder / sink_id)).to_pyarrow_table().to_pylist()
         return [(row["key"], row["value"]) for row in rows]
 
-    def encode(self, rows: Sequence[Row], weights: Sequence[int] | None) -> bytes:
+    def encode(self, rows: Sequence[StagedRow], weights: Sequence[int] | None) -> bytes:
         return encode(rows, weights)
 
     def columns(self) -> ArrowSchema:

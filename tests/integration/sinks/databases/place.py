@@ -13,7 +13,7 @@ import pytest
 from infra.database import DatabaseEndpoint
 from laminar_dagster.core.ids import PipelineName, SinkId
 from laminar_dagster.core.ports import ArrowSchema, Sink
-from laminar_dagster.testing.sink_contract import Mode, Row
+from laminar_dagster.testing.sink_contract import Mode, Row, StagedRow
 from tests.unit.sinks.staging import COLUMNS, SINK, encode
 
 PIPELINE = PipelineName("clicks")
@@ -220,7 +220,7 @@ class DatabasePlace(ABC):
         limits = {"lock": 3}
         return self.sink(f"rows of {sink_id}", sink_id=sink_id, limits=limits, mode=mode, key=key)
 
-    def encode(self, rows: Sequence[Row], weights: Sequence[int] | None) -> bytes:
+    def encode(self, rows: Sequence[StagedRow], weights: Sequence[int] | None) -> bytes:
         return encode(rows, weights)
 
     def columns(self) -> ArrowSchema:

@@ -190,9 +190,9 @@ class PlaceSink:
     def ledger(self) -> EpochNumber | None:
         return self.place.ledger
 
-    def check(self, schema: ArrowSchema, staged: SinkEntry | None = None) -> None:
+    def check(self, schema: ArrowSchema, staged: StagedOutput | None = None) -> None:
         self.on_check()
-        self._check_amount(staged)
+        self._check_amount(staged.entry if staged else None)
 
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
         self._check_amount(staged.entry)

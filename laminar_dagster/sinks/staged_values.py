@@ -1,0 +1,88 @@
+"""Whether a sink can take the values that an epoch has staged, asked before it is prepared.
+
+An epoch that is prepared is never computed again. A row that only the commit refuses would stop the
+sink for good, whatever becomes of the query. So the commit's own checks are made beforehand, of the
+columns that they are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from laminar_dagster.core.ports import StagedOutput
+from laminar_dagster.sinks.bad_values import blamed_on
+from laminar_dagster.sinks.changes import WEIGHT, check_rows, split
+from laminar_dagster.sinks.portions import batches, portions
+from laminar_dagster.sinks.staged import staged_columns
+
+
+class EncodedColumn(Protocol):
+    """A column of the view, and how a table's column is sent its values."""
+
+    @property
+    def name(self) -> str:
+        """In the view."""
+        ...
+
+    @property
+    def encode(self) -> Callable[[pa.Array], object]:
+        """Raises ``BadValues`` for what the column cannot hold."""
+        ...
+
+
+def check_changes(staged: StagedOutput, key: tuple[str, ...]) -> None:
+    """Refuse keys and weights that no table can take. Reads no other columns.
+
+    Args:
+        staged: What an epoch has staged.
+        key: The key columns in upsert mode; empty in append mode.
+
+    Raises:
+        Unwritable: A key is null, or a weight cannot be applied.
+        ObjectMissing, ChecksumMismatch, MalformedDocument: A file cannot be read.
+    """
+    for rows in staged_columns(staged, lambda schema: _present(schema, (*key, WEIGHT))):
+        check_rows(rows, key)
+
+
+def check_values(
+    staged: StagedOutput, columns: Sequence[EncodedColumn], key: tuple[str, ...]
+) -> None:
+    """Refuse keys, weights and values that a table cannot take: those that the commit refuses.
+
+    Rows that a later one of their key replaces are not sent, and so are not refused either.
+
+    Raises:
+        Unwritable: Says which column, and shows rows to blame.
+        ObjectMissing, ChecksumMismatch, MalformedDocument: A file cannot be read.
+    """
+
+    def wanted(schema: pa.Schema) -> list[str]:
+        choosy = [each.name for each in columns if _is_choosy(schema, each.name)]
+        return _present(schema, (*key, WEIGHT, *choosy))
+
+    for rows in portions(staged_columns(staged, wanted)):
+        check_rows(rows, key)
+        encoded = [each for each in columns if each.name in rows.column_names]
+        if not any(_is_choosy(rows.schema, each.name) for each in encoded):
+            continue
+        for batch in batches(split(rows, key, one_row_per_key=bool(key)).rows):
+            for column in encoded:
+                with blamed_on(batch, column.name, key):
+                    column.encode(batch.column(column.name))
+
+
+def _present(schema: pa.Schema, names: Sequence[str]) -> list[str]:
+    return [name for name in dict.fromkeys(names) if name in schema.names]
+
+
+def _is_choosy(schema: pa.Schema, name: str) -> bool:
+    """Whether the type leaves anything to refuse; a column that does not fit it was refused.
+
+    A server may have no form for NaN.
+    """
+    kind = schema.field(name).type
+    return not (pa.types.is_integer(kind) or pa.types.is_boolean(kind))
