@@ -108,17 +108,34 @@ def message_named(descriptor_set: bytes, name: str) -> Descriptor:
 def message_at(file: FileDescriptor, path: Sequence[int]) -> Descriptor:
     """A message by its place in the file, and the places of messages within it.
 
+    The compiler makes a message of each map's entries. Producers in Python and Go count those,
+    one in Java does not. No record is such an entry: a path that leads to one, or through it, is
+    Java's.
+
     Raises:
         ValueError: There is none.
     """
+    if not path:
+        raise ValueError("the message does not say which message of the schema it is")
+    found = _message_at(file, path, counts_entries=True)
+    if found is None or found.GetOptions().map_entry:
+        found = _message_at(file, path, counts_entries=False)
+    if found is None:
+        raise ValueError(f"the Protobuf schema has no message at {list(path)}")
+    return found
+
+
+def _message_at(
+    file: FileDescriptor, path: Sequence[int], *, counts_entries: bool
+) -> Descriptor | None:
     found: Descriptor | None = None
     for place in path:
         inside = found.nested_types if found else list(file.message_types_by_name.values())
+        if not counts_entries:
+            inside = [each for each in inside if not each.GetOptions().map_entry]
         if not 0 <= place < len(inside):
-            raise ValueError(f"the Protobuf schema has no message at {list(path)}")
+            return None
         found = inside[place]
-    if found is None:
-        raise ValueError("the message does not say which message of the schema it is")
     return found
 
 

@@ -36,14 +36,13 @@ from laminar_dagster.sources.formats.debezium_types import (
     told_by,
     wire_type,
 )
+from laminar_dagster.sources.formats.debezium_unsent import are_unsent, may_be_unsent
 from laminar_dagster.sources.formats.ndjson import JsonDecoder, screen
 from laminar_dagster.sources.formats.records import Offsets, Outcome, Records
 
 _OPS: Final = ("c", "r", "u", "d", "t", "m")
 _C, _R, _U, _D, _T, _M = range(len(_OPS))
 _SAMPLE: Final = 8
-# What stands for a long value of Postgres that an update did not touch.
-_UNSENT: Final = "__debezium_unavailable_value"
 _WHOLE_ROWS: Final = "let the source send whole rows (Postgres: REPLICA IDENTITY FULL)"
 
 # For each column whose values may be text or numbers: whether they are numbers.
@@ -176,7 +175,7 @@ class DebeziumDecoder:
         is_good[list(reasons)] = False
         befores = np.flatnonzero(is_good & has["before"] & ((op == _U) | (op == _D)))
         afters = np.flatnonzero(is_good & ((op == _C) | (op == _R) | (op == _U)))
-        unsent = _UNSENT.encode() in records.data
+        unsent = may_be_unsent(records.data)
         columns: list[list[pa.Array]] = []
         for name, places in (("before", befores), ("after", afters)):
             found, wrong = self._image(parts[name], places, told, name, unsent)
@@ -259,8 +258,8 @@ class DebeziumDecoder:
                 )
                 for row, reason in wrong.items():
                     bad.setdefault(row, f"`{each.name}`: {reason}")
-            elif unsent and pa.types.is_string(each.type):
-                for row in np.flatnonzero(_flags(pc.equal(column, _UNSENT))).tolist():
+            elif unsent:
+                for row in np.flatnonzero(are_unsent(column)).tolist():
                     bad.setdefault(row, f"`{each.name}` was not sent: {_WHOLE_ROWS}")
             if not each.nullable and column.null_count:
                 why = f": {_WHOLE_ROWS}" if name == "before" else ""

@@ -9,18 +9,29 @@ import numpy as np
 from laminar_dagster.sources.formats.records import Offsets, Records
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+# A byte of UTF-8 that is not the first one of its character begins with the bits 10.
+_TOP_BITS: Final = 0xC0
+_CONTINUES: Final = 0x80
 
 
 def not_utf8(records: Records) -> Offsets:
     """Which records are not UTF-8."""
     if records.data.isascii():
         return np.empty(0, np.int64)
-    try:
-        records.data.decode()
-    except UnicodeDecodeError:
-        places = [place for place in range(len(records)) if not _is_utf8(records.text(place))]
-        return np.array(places, np.int64)
-    return np.empty(0, np.int64)
+    if _is_utf8(records.data) and not _cuts_characters(records):
+        return np.empty(0, np.int64)
+    places = [place for place in range(len(records)) if not _is_utf8(records.text(place))]
+    return np.array(places, np.int64)
+
+
+def _cuts_characters(records: Records) -> bool:
+    """Whether a record begins within a character, whose first bytes end the one before.
+
+    All of the bytes together are UTF-8 then, and neither of the two is.
+    """
+    raw = np.frombuffer(records.data, np.uint8)
+    starts = records.starts[records.starts < records.ends]
+    return bool(((raw[starts] & _TOP_BITS) == _CONTINUES).any())
 
 
 def _is_utf8(text: bytes) -> bool:

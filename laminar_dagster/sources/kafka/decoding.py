@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Of a value that is too long, so much is kept.
 HEAD_BYTES: Final = 64 * 1024
+# Of the year 9999, the last of Spark's.
+_LAST_MILLISECOND: Final = 253_402_300_799_999
 
 Flags = npt.NDArray[np.bool_]
 
@@ -59,6 +61,7 @@ class MessageDecoder:
         self._schema = schema
         self._limit = options.max_record_bytes
         self._keeps_nulls = options.format == "raw"
+        self._has_time = metadata.TIMESTAMP in schema.names
         self._needs_time = any(
             each.name == metadata.TIMESTAMP and not each.nullable for each in schema
         )
@@ -141,6 +144,16 @@ class MessageDecoder:
         if self._needs_time and batch.timestamps is not None:
             for place in np.flatnonzero(is_wanted & (batch.timestamps < 0)).tolist():
                 reasons.setdefault(place, f"`{metadata.TIMESTAMP}` must not be null")
+        if self._has_time and batch.timestamps is not None:
+            # Whoever writes a message chooses its time; most often it is of another unit.
+            for place in np.flatnonzero(
+                is_wanted & (batch.timestamps > _LAST_MILLISECOND)
+            ).tolist():
+                reasons.setdefault(
+                    place,
+                    f"`{metadata.TIMESTAMP}`: {batch.timestamps[place]} milliseconds are beyond "
+                    "the year 9999",
+                )
         is_wanted[list(reasons)] = False
         by_offset = {int(batch.offsets[place]): reason for place, reason in reasons.items()}
         return np.flatnonzero(is_wanted), by_offset, skipped

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import uuid
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import pairwise
@@ -132,6 +134,51 @@ def test_what_cannot_become_rows_is_bad_and_says_why(message: Any, reason: str) 
     assert [each[:2] for each in bad(chunk)] == [(3, json.dumps(message).encode())]
     if reason:
         assert reasons(chunk) == [reason]
+
+
+UNSENT = "__debezium_unavailable_value"
+UNSENT_BYTES = base64.b64encode(UNSENT.encode()).decode()
+# What Java's ``UUID.nameUUIDFromBytes`` makes of it.
+UNSENT_UUID = str(uuid.UUID(bytes=hashlib.md5(UNSENT.encode()).digest(), version=3))
+TEXTS = pa.list_(pa.field("element", pa.string()))
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.string(), UNSENT),
+        (pa.string(), UNSENT_BYTES),
+        (pa.binary(), UNSENT_BYTES),
+        (TEXTS, [UNSENT]),
+        (pa.list_(pa.field("element", pa.binary())), ["AA==", UNSENT_BYTES]),
+        (pa.list_(pa.field("element", TEXTS)), [[], ["a"], [UNSENT]]),
+        (pa.list_(pa.field("element", pa.int32())), list(UNSENT.encode())),
+        (pa.list_(pa.field("element", pa.int64())), list(UNSENT.encode())),
+        (pa.string(), UNSENT_UUID),
+        (pa.map_(pa.string(), pa.string()), {UNSENT: UNSENT}),
+        (pa.map_(pa.string(), TEXTS), {"a": ["b"], "c": [UNSENT]}),
+        (pa.struct([pa.field("a", pa.int64()), pa.field("b", TEXTS)]), {"b": [UNSENT]}),
+    ],
+)
+def test_a_value_that_was_not_sent_is_no_data(
+    kind: pa.DataType, value: Any, is_alone: bool
+) -> None:
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("long", kind), WEIGHT])
+    others = [] if is_alone else [envelope("c", None, {"id": 1}), envelope("d", {"id": 2})]
+    told = envelope("u", None, {"id": 3, "long": value})
+    chunk = read(*others, told, *others, schema=schema)
+    assert [each["id"] for each in rows(chunk)] == ([] if is_alone else [1, 2, 1, 2])
+    assert reasons(chunk) == [
+        "`long` was not sent: let the source send whole rows (Postgres: REPLICA IDENTITY FULL)"
+    ]
+
+
+def test_a_value_that_only_resembles_what_was_not_sent_is_data() -> None:
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("t", TEXTS), WEIGHT])
+    values: list[Any] = [[f"{UNSENT}s"], [None], None, []]
+    chunk = read(*(envelope("c", None, {"id": 1, "t": each}) for each in values), schema=schema)
+    assert [each["t"] for each in rows(chunk)] == values
 
 
 def test_a_delete_that_tells_the_key_alone_is_bad_where_more_is_needed() -> None:

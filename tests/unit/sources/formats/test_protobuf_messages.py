@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from laminar_dagster.encoding.protobuf_schema import compile_proto
+from laminar_dagster.encoding.protobuf_schema import MAIN, compile_proto, load, message_at
 from laminar_dagster.sources.formats import protobuf_scan
 from laminar_dagster.sources.formats.protobuf import ProtobufDecoder
 from tests.unit.sources.formats import protobuf_cases as cases
@@ -239,3 +239,29 @@ def test_it_pickles() -> None:
     reader = decoder(i32="int")
     reader.decode(records_of([b""]))
     assert decode(pickle.loads(pickle.dumps(reader)), event(i32=3))[0] == {0: {"i32": 3}}
+
+
+WITH_A_MAP = """syntax = "proto3";
+message Outer {
+  map<string, string> tags = 1;
+  message Event { int64 id = 1; string name = 2; }
+}
+message Plain { map<string, string> tags = 1; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    # Java's place of the event, that of Python and Go, and the messages of the file themselves.
+    [([0, 0], "Outer.Event"), ([0, 1], "Outer.Event"), ([0], "Outer"), ([1], "Plain")],
+)
+def test_an_index_never_leads_to_the_entries_of_a_map(path: list[int], name: str) -> None:
+    file = load(compile_proto(WITH_A_MAP, {}))[MAIN]
+    assert message_at(file, path).full_name == name
+
+
+@pytest.mark.parametrize("path", [[1, 0], [0, 2], [2], [0, 0, 0]])
+def test_an_index_that_leads_nowhere_is_refused(path: list[int]) -> None:
+    file = load(compile_proto(WITH_A_MAP, {}))[MAIN]
+    with pytest.raises(ValueError, match="no message at"):
+        message_at(file, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from laminar_dagster.core.errors import InvalidConfig
@@ -30,7 +30,13 @@ def test_a_tombstone_is_bad_where_the_column_must_not_be_null() -> None:
     assert chunk.bad.column("is_whole").to_pylist() == [False]
 
 
-@given(st.lists(st.none() | st.binary(max_size=6) | st.text(max_size=4).map(str.encode)))
+# Parts of a character, which are one only together.
+PARTS = st.sampled_from([b"a\xc3", b"\xa9b", b"\xe2\x82", b"\xac", b"", "é".encode()])
+
+
+@given(st.lists(st.none() | PARTS | st.binary(max_size=6) | st.text(max_size=4).map(str.encode)))
+@example([b"a\xc3", b"\xa9b"])
+@example([b"\xe2\x82", None, b"", b"\xac"])
 def test_text_is_utf8_and_bytes_are_anything(values: list[Value]) -> None:
     assert [each["value"] for each in rows(decode(BYTES, batch_of(values), format="raw"))] == values
     chunk = decode(TEXT, batch_of(values), format="raw")

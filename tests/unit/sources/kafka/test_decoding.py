@@ -336,6 +336,24 @@ def test_metadata_stands_beside_its_row() -> None:
     ]
 
 
+@pytest.mark.parametrize("absurd", [253_402_300_800_000, 1_700_000_000_000_000_000, 2**63 - 1])
+def test_a_message_of_an_absurd_time_is_bad_by_itself(absurd: int) -> None:
+    batch = batch_of(
+        [b'{"id": 1}', b'{"id": 2}', b'{"id": 3}'],
+        keys=[None] * 3,
+        timestamps=[1, absurd, 253_402_300_799_999],
+        headers=[[]] * 3,
+    )
+    chunk = decode(WITH_METADATA, batch)
+    assert [each["id"] for each in rows(chunk)] == [1, 3]
+    assert rows(chunk)[1]["_timestamp"] == datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+    assert bad(chunk) == [
+        (3, b'{"id": 2}', f"`_timestamp`: {absurd} milliseconds are beyond the year 9999")
+    ]
+    # Where nobody asks for the time it does not matter.
+    assert decode(SCHEMA, batch).rows.num_rows == 3
+
+
 def test_a_message_without_a_time_is_bad_where_that_is_event_time() -> None:
     place = WITH_METADATA.get_field_index("_timestamp")
     schema = WITH_METADATA.set(place, WITH_METADATA.field(place).with_nullable(False))
