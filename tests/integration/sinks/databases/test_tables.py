@@ -263,7 +263,7 @@ def test_looking_changes_nothing(place: DatabasePlace) -> None:
     assert place.relations() == []
     commit(sink, 1, ROWS)
     sink.check(ROWS.schema)
-    sink.check(ROWS.schema, staged(ROWS).entry)
+    sink.check(ROWS.schema, staged(ROWS))
     sink.check(pa.schema([*ROWS.schema, pa.field("more", pa.int8())]))
     assert len(place.columns_of("t")) == 2
     assert place.relations() == ["_laminar_ledger", "t"]
