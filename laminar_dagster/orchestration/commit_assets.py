@@ -14,7 +14,13 @@ from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.orchestration import metadata
 from laminar_dagster.orchestration.asset_specs import MANIFEST, manifest_spec, sink_spec
 from laminar_dagster.orchestration.failures import named_failures
-from laminar_dagster.orchestration.names import EPOCH_TAG, PIPELINE_TAG, epochs_of, partition_key
+from laminar_dagster.orchestration.names import (
+    EPOCH_TAG,
+    PIPELINE_TAG,
+    REVISION_TAG,
+    epochs_of,
+    partition_key,
+)
 from laminar_dagster.orchestration.output_columns import column_schema
 from laminar_dagster.orchestration.stream import Stream, Watcher
 from laminar_dagster.orchestration.telemetry import push_epoch
@@ -45,7 +51,11 @@ def build_commit_assets(stream: Stream) -> dg.AssetsDefinition:
             for epoch in epochs:
                 context.instance.add_run_tags(
                     context.run.run_id,
-                    {PIPELINE_TAG: str(names.pipeline), EPOCH_TAG: str(epoch)},
+                    {
+                        PIPELINE_TAG: str(names.pipeline),
+                        EPOCH_TAG: str(epoch),
+                        REVISION_TAG: stream.revision,
+                    },
                 )
                 report = runner.commit(epoch)
                 if stream.watcher:

@@ -10,6 +10,7 @@ from typing import Final
 import dagster as dg
 
 from laminar_dagster.core.errors import (
+    AuthFailed,
     DecodeFailed,
     GateFailed,
     IntegrityError,
@@ -106,6 +107,8 @@ def _kinds(base: type[LaminarError]) -> Iterator[str]:
         yield from _kinds(child)
 
 
+# A new secret in the environment changes nothing that one could compare: credentials that were
+# refused are tried again, as seldom as a service that is away.
 _LASTING: Final = frozenset(
     {
         *_kinds(UsageError),
@@ -114,4 +117,4 @@ _LASTING: Final = frozenset(
         GateFailed.kind,
         DecodeFailed.kind,
     }
-)
+) - {AuthFailed.kind}

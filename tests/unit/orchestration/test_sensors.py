@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
+from laminar_dagster.core.errors import AuthFailed, InvalidConfig, LaminarError
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.ports import Violation
 from tests.unit.orchestration.conditions import Stage
@@ -195,6 +196,44 @@ def test_a_failed_commit_is_asked_for_again_under_another_key(
     assert asked(again) == [("clicks:1:commit:2", "000000000001")]
     assert stage.follow(again).success
     assert stage.world.table.rows == stage.world.log.expected()
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "told_of_the_changed"),
+    [
+        (
+            InvalidConfig("sinks.sql:1", "the table has no such column"),
+            "failed with invalid_config, which does not pass by itself",
+            "failed with invalid_config; tried again in",
+        ),
+        (
+            AuthFailed("sink table", "wrong password"),
+            "failed with auth_failed; tried again in",
+            "failed with auth_failed; tried again in",
+        ),
+    ],
+    ids=["a mistake", "a secret"],
+)
+def test_a_commit_that_was_mended_is_tried_again(
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    error: LaminarError,
+    told: str,
+    told_of_the_changed: str,
+) -> None:
+    stage.arrive(1, 2)
+    stage.run("epoch", [1])
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("laminar_dagster.testing.memory_pipeline.MemorySink.commit", refuse)
+        stage.follow(stage.tick("commit_sensor"))
+    assert told in reason(stage.tick("commit_sensor"))
+    stage.files["contracts/totals.yml"] += "  ts: {nullable: true}\n"
+    stage.load_again()
+    assert told_of_the_changed in reason(stage.tick("commit_sensor"))
 
 
 def test_a_run_that_does_both_halves_is_left_alone(stage: Stage) -> None:
