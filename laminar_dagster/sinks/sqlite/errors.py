@@ -33,6 +33,12 @@ def is_busy(error: sqlite3.Error) -> bool:
     return _code(error) == sqlite3.SQLITE_BUSY
 
 
+def is_left_halfway(error: sqlite3.Error) -> bool:
+    """Whether somebody died while writing, and only who may write can put the file right."""
+    found = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return found in (sqlite3.SQLITE_READONLY_ROLLBACK, sqlite3.SQLITE_READONLY_RECOVERY)
+
+
 def describe(error: sqlite3.Error, path: Path) -> str:
     """What happened, for people."""
     code = _code(error)

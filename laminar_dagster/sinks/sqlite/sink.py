@@ -332,6 +332,22 @@ class SqliteSink:
             raise
         return connection
 
+    def _connect_for_reading(self) -> sqlite3.Connection:
+        connection = self._connect("ro")
+        try:
+            connection.execute("PRAGMA schema_version").fetchone()
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if not errors.is_left_halfway(error):
+                raise
+            # Who may write rolls it back as soon as he looks.
+            connection = self._connect("rw")
+            connection.execute("PRAGMA query_only = ON")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
     def _make_durable(self, connection: sqlite3.Connection) -> None:
         try:
             # A write-ahead log: readers neither wait for an epoch nor hold it up, and go on
@@ -353,7 +369,7 @@ class SqliteSink:
             if not self._path.exists():
                 yield None
                 return
-            with closing(self._connect("ro")) as connection:
+            with closing(self._connect_for_reading()) as connection:
                 yield connection
         except sqlite3.Error as error:
             reason = errors.describe(error, self._path)
