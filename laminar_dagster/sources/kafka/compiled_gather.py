@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -154,19 +155,27 @@ class _Bytes:
 
 
 def _headers(edges: npt.NDArray[np.int32], names: _Bytes, contents: _Bytes) -> pa.Array:
-    pairs = pa.StructArray.from_arrays(
-        [_text(names.array()), contents.array()], fields=list(HEADERS_TYPE.value_type)
-    )
+    kept, values = names.array(), contents.array()
+    try:
+        text = kept.cast(pa.string())
+    except pa.ArrowInvalid:
+        return _readable_headers(edges.tolist(), kept.to_pylist(), values.to_pylist())
+    pairs = pa.StructArray.from_arrays([text, values], fields=list(HEADERS_TYPE.value_type))
     return pa.ListArray.from_arrays(pa.array(edges), pairs, type=HEADERS_TYPE)
 
 
-def _text(names: pa.BinaryArray) -> pa.StringArray:
-    try:
-        return names.cast(pa.string())
-    except pa.ArrowInvalid:
-        # Kafka does not look at names; a column of text must be UTF-8.
-        found: list[Any] = [name.decode(errors="replace") for name in names.to_pylist()]
-        return pa.array(found, pa.string())
+def _readable_headers(edges: list[int], names: list[bytes], values: list[Any]) -> pa.Array:
+    """Headers one by one; none of a message with a name that is not UTF-8, as Kafka allows it."""
+    found: list[Any] = []
+    for first, last in pairwise(edges):
+        try:
+            texts = [name.decode() for name in names[first:last]]
+        except UnicodeDecodeError:
+            found.append(None)
+            continue
+        pairs = zip(texts, values[first:last], strict=True)
+        found.append([{"key": key, "value": value} for key, value in pairs])
+    return pa.array(found, HEADERS_TYPE)
 
 
 def _require(outcome: int) -> None:

@@ -154,6 +154,11 @@ class MessageDecoder:
                     f"`{metadata.TIMESTAMP}`: {batch.timestamps[place]} milliseconds are beyond "
                     "the year 9999",
                 )
+        if batch.headers is not None and batch.headers.null_count:
+            for place in np.flatnonzero(batch.headers.is_null().to_numpy(False)).tolist():
+                if is_wanted[place]:
+                    told = f"`{metadata.HEADERS}`: the name of a header is not UTF-8"
+                    reasons.setdefault(place, told)
         is_wanted[list(reasons)] = False
         by_offset = {int(batch.offsets[place]): reason for place, reason in reasons.items()}
         return np.flatnonzero(is_wanted), by_offset, skipped

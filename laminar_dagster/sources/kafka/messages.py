@@ -49,7 +49,8 @@ class MessageBatch:
         values: Null is no value, a tombstone; an empty value is not null.
         keys: Null is no key. None if not asked for, as with the next two.
         timestamps: Milliseconds since 1970; -1 is not known.
-        headers: In the order in which they were set; keys may repeat.
+        headers: In the order in which they were set; keys may repeat. Null where the name of one
+            is not UTF-8.
         fetch_seconds: How long was waited for them.
         pauses: How often the partition was paused before them.
     """

@@ -171,8 +171,13 @@ def _timestamps(messages: Sequence[Message]) -> np.ndarray[tuple[int], np.dtype[
 
 
 def _headers(messages: Sequence[Message]) -> pa.Array:
-    found = [
-        [{"key": key, "value": value} for key, value in list(each.headers() or ())]
-        for each in messages
-    ]
-    return pa.array(found, HEADERS_TYPE)
+    return pa.array([_headers_of(each) for each in messages], HEADERS_TYPE)
+
+
+def _headers_of(message: Message) -> list[dict[str, object]] | None:
+    try:
+        found = list(message.headers() or ())
+    except (SystemError, UnicodeDecodeError):
+        # A name is not UTF-8: confluent-kafka hands out none of them.
+        return None
+    return [{"key": key, "value": value} for key, value in found]

@@ -25,7 +25,7 @@ def batch_of(
     values: Sequence[Value],
     keys: Sequence[Value] | None = None,
     timestamps: Sequence[int] | None = None,
-    headers: Sequence[list[dict[str, Any]]] | None = None,
+    headers: Sequence[list[dict[str, Any]] | None] | None = None,
     offsets: Sequence[int] | None = None,
 ) -> MessageBatch:
     """A batch of messages; by default their offsets are 0, 3, 6, …"""

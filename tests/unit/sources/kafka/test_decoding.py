@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from laminar_dagster.clients.kafka.options import RegistryOptions
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.sources.formats.arrow_types import arrow_schema
+from laminar_dagster.sources.kafka import portable_fetcher
 from laminar_dagster.sources.kafka.decoding import HEAD_BYTES, MessageDecoder
 from laminar_dagster.sources.kafka.traits import METADATA
 from tests.unit.sources.kafka.batches import Value, bad, batch_of, decode, options, rows
@@ -301,6 +302,38 @@ def test_a_value_without_columns_is_refused() -> None:
     given = options(key_format="json", key_columns=("id", "name"))
     with pytest.raises(InvalidConfig, match="no column is left for the value"):
         MessageDecoder(SCHEMA, given, "s")
+
+
+def test_headers_without_a_readable_name_are_set_aside() -> None:
+    """Kafka takes any bytes for a name; a client that reads text cannot hand them out."""
+    given = [[{"key": "h", "value": b"x"}], None, None]
+    batch = batch_of(
+        [b'{"id": 1}', b'{"id": 2}', None],
+        keys=[None, None, None],
+        headers=given,
+        timestamps=[1, 1, 1],
+        offsets=[0, 1, 2],
+    )
+    chunk = decode(WITH_METADATA, batch, include_metadata=True)
+    assert [row["id"] for row in rows(chunk)] == [1]
+    assert bad(chunk) == [(1, b'{"id": 2}', "`_headers`: the name of a header is not UTF-8")]
+
+
+def test_the_portable_reader_has_no_headers_of_such_a_message() -> None:
+    class Unreadable:
+        def headers(self) -> None:
+            raise SystemError("returned a result with an exception set")
+
+    class Plain:
+        def headers(self) -> list[tuple[str, bytes]]:
+            return [("h", b"x")]
+
+    class Bare:
+        def headers(self) -> None:
+            return None
+
+    made: Any = [Unreadable(), Plain(), Bare()]
+    assert portable_fetcher._headers(made).to_pylist() == [None, [{"key": "h", "value": b"x"}], []]
 
 
 def test_metadata_stands_beside_its_row() -> None:
