@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
+from laminar_dagster.core.errors import ComputeFailed
+
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 
@@ -37,6 +39,7 @@ def compile_proto(text: str, imports: Mapping[str, str]) -> bytes:
 
     Raises:
         ValueError: It does not compile.
+        ComputeFailed: The compiler died.
     """
     with tempfile.TemporaryDirectory(prefix="laminar-proto-") as name:
         folder = Path(name)
@@ -57,6 +60,10 @@ def compile_proto(text: str, imports: Mapping[str, str]) -> bytes:
             timeout=_SECONDS,
             check=False,
         )
+        if done.returncode < 0:
+            # Killed, for want of memory perhaps: that says nothing of the schema.
+            reason = f"it was ended by signal {-done.returncode}"
+            raise ComputeFailed("the Protobuf compiler", reason)
         if done.returncode:
             told = done.stderr.replace(f"{folder}/", "")
             problem = " ".join(told.split()) or f"exit code {done.returncode}"
