@@ -5,7 +5,7 @@ from __future__ import annotations
 from laminar_dagster.core.errors import PipelineChanged
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
-from laminar_dagster.core.ports import EpochOutput
+from laminar_dagster.core.ports import EpochOutput, ReadByName
 from laminar_dagster.core.prepared import AttemptRecord
 from laminar_dagster.core.upkeep import Promotion
 from laminar_dagster.runtime.pipeline import Pipeline
@@ -38,6 +38,9 @@ def carry_out(
     The plan may be another version's, with a sink that this one lacks and has no view for. Such a
     sink takes no part in the epoch. Were it named with nothing staged, it would commit nothing when
     it comes back, and miss the epoch's rows for good; left out, it joins anew, or is refused.
+
+    Raises:
+        SourceReplaced: A source was replaced while it was read.
     """
     if isinstance(planned.upkeep, Promotion) and parent:
         # Imported here: pipelines that have no branches need nothing of it.
@@ -48,4 +51,15 @@ def carry_out(
     if not planned.upkeep:
         # Upkeep has nothing for any sink: whoever carries it out, none of them misses a row.
         planned = planned.narrowed_to({sink.sink_id for sink in pipeline.sinks})
-    return pipeline.engine.compute(planned, parent, record.checkpoint_id)
+    output = pipeline.engine.compute(planned, parent, record.checkpoint_id)
+    if not planned.upkeep:
+        _check_what_was_read(pipeline, planned)
+    return output
+
+
+def _check_what_was_read(pipeline: Pipeline, planned: EpochPlan) -> None:
+    """A topic that was deleted and made anew while it was read has the same name and offsets."""
+    parts = {part.source_id: part for part in planned.sources}
+    for source in pipeline.sources:
+        if isinstance(source, ReadByName) and source.source_id in parts:
+            source.require_not_replaced(parts[source.source_id])

@@ -145,6 +145,22 @@ class Grouped(Protocol):
 
 
 @runtime_checkable
+class ReadByName(Protocol):
+    """A source that is read by a name, under which something else may have come to stand."""
+
+    def require_not_replaced(self, plan: SourcePlan) -> None:
+        """Asked when all of a plan was read, before its output can win.
+
+        What is gone by now was read all the same, and is no error.
+
+        Raises:
+            SourceReplaced: Something else has the name now, and may be what was read.
+            SourceUnavailable, AuthFailed: It cannot be asked.
+        """
+        ...
+
+
+@runtime_checkable
 class PinsItsEnd(Protocol):
     """A source whose identity says how far a plan reads it, and not only what it is."""
 

@@ -179,6 +179,10 @@ class KafkaSource:
                 look.require_held(lane, start)
                 look.require_reached(lane, end)
 
+    def require_not_replaced(self, plan: SourcePlan) -> None:
+        """See ``ReadByName``: consumers know a topic by its name alone."""
+        self._topics.require_not_replaced(plan)
+
     def identity(self) -> KafkaIdentity:
         """The ids of the cluster and of the topics."""
         return self._topics.look(None).identity

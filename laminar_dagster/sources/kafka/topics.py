@@ -86,19 +86,36 @@ class Topics:
             InvalidConfig: A topic is not there, and never was.
             SourceUnavailable, AuthFailed: The cluster cannot be asked.
         """
-        cluster_id, _ = self.cluster.describe()
-        before = pinned.identity if pinned else None
-        if before is not None and not isinstance(before, KafkaIdentity):
-            raise SourceReplaced(self.source_id, f"a {type(before).__name__}", "a Kafka cluster")
-        if before is not None and before.cluster_id != cluster_id:
-            expected = f"cluster {before.cluster_id}"
-            raise SourceReplaced(self.source_id, expected, f"cluster {cluster_id}")
-        pinned_ids = before.topic_ids if before else {}
+        cluster_id, pinned_ids = self._same_cluster(pinned)
         names, topics = self._find(pinned_ids)
         self._require_pinned(topics, pinned_ids)
         self._require_present(names, topics)
         lanes = [(name, number) for name, topic in topics.items() for number in topic.partitions]
         return Look(self.source_id, cluster_id, topics, self.cluster.edges(lanes))
+
+    def require_not_replaced(self, pinned: SourcePlan) -> None:
+        """Refuse topics that were created anew; those that are gone were read before.
+
+        Raises:
+            SourceReplaced: It is another cluster, or a topic was created anew.
+            SourceUnavailable, AuthFailed: The cluster cannot be asked.
+        """
+        _, ids = self._same_cluster(pinned)
+        found = self.cluster.topics(sorted(ids)) if ids else {}
+        self._require_pinned(found, {name: ids[name] for name in found})
+
+    def _same_cluster(self, pinned: SourcePlan | None) -> tuple[str, Mapping[str, str]]:
+        """The cluster's id, and the pinned ids of its topics."""
+        cluster_id, _ = self.cluster.describe()
+        before = pinned.identity if pinned else None
+        if before is None:
+            return cluster_id, {}
+        if not isinstance(before, KafkaIdentity):
+            raise SourceReplaced(self.source_id, f"a {type(before).__name__}", "a Kafka cluster")
+        if before.cluster_id != cluster_id:
+            expected = f"cluster {before.cluster_id}"
+            raise SourceReplaced(self.source_id, expected, f"cluster {cluster_id}")
+        return cluster_id, before.topic_ids
 
     def _find(self, pinned: Mapping[str, str]) -> tuple[set[str], dict[str, Topic]]:
         """The names that are asked for, and the topics that there are.

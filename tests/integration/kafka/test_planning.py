@@ -165,6 +165,8 @@ def test_a_topic_created_anew_is_refused(stream: TopicStream) -> None:
     assert plan.identity.topic_ids[stream.topic] in caught.value.expected
     with pytest.raises(SourceReplaced, match="created anew"):
         source.verify(plan)
+    with pytest.raises(SourceReplaced, match="created anew"):
+        source.require_not_replaced(plan)
 
 
 def test_a_topic_that_is_gone_is_refused_and_one_that_never_was_is_a_mistake(

@@ -74,6 +74,15 @@ def test_a_pinned_topic_that_is_not_heard_of_for_a_moment_is_not_taken_for_gone(
     assert look.identity.topic_ids == {"t": "orders-id"}
 
 
+def test_a_topic_that_was_made_anew_while_it_was_read_is_refused() -> None:
+    topics = topics_of(SlowCluster())
+    topics.require_not_replaced(pinned("orders-id"))
+    with pytest.raises(SourceReplaced, match="created anew"):
+        topics.require_not_replaced(pinned("another-id"))
+    # What is gone was read before it went.
+    topics_of(SlowCluster(heard_after=10**9)).require_not_replaced(pinned("orders-id"))
+
+
 def test_a_topic_that_is_there_is_asked_for_once() -> None:
     cluster = SlowCluster()
     topics_of(cluster).look(None)
