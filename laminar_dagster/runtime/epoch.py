@@ -14,6 +14,7 @@ from typing import Final, Literal, assert_never
 
 from laminar_dagster.core import protocol
 from laminar_dagster.core.errors import (
+    AuthFailed,
     ComputeFailed,
     EpochNotPrepared,
     EpochTaken,
@@ -226,7 +227,7 @@ class EpochRunner:
             try:
                 # A sink that was removed from the pipeline holds nobody back.
                 ledgers[entry.sink_id] = sink.ledger() if sink else epoch
-            except RetryError as error:
+            except (RetryError, AuthFailed) as error:
                 memory.failed_sinks[entry.sink_id] = error
         facts = facts_of(standing, epoch, ledgers, frozenset(memory.failed_sinks))
         if any(ledger and ledger > facts.newest for ledger in ledgers.values()):

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import (
+    AuthFailed,
     EpochNotPrepared,
     EpochOutOfOrder,
     EpochTaken,
@@ -175,6 +176,28 @@ def test_a_sink_that_is_away_holds_back_no_other(world: World, store: ObjectStor
     second.table.is_away = False
     report = runner.run()
     assert report.steps[0].name == "CommitSinks"
+    assert (first.table.epochs, second.table.epochs) == ([1], [1])
+
+
+def test_a_sink_that_refuses_the_credentials_holds_back_no_other(
+    world: World, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = two_sinks()
+    runner = EpochRunner(world.pipeline(store, sinks=(first, second)))
+    first.table.is_away = second.table.is_away = True
+    with pytest.raises(SinkUnavailable):
+        runner.run()
+    first.table.is_away = second.table.is_away = False
+
+    def refuse() -> None:
+        raise AuthFailed("sink second", "wrong password")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(second, "ledger", refuse)
+        with pytest.raises(AuthFailed, match="second"):
+            EpochRunner(world.pipeline(store, sinks=(first, second))).run()
+    assert (first.table.ledger, second.table.ledger) == (1, None)
+    runner.run()
     assert (first.table.epochs, second.table.epochs) == ([1], [1])
 
 
