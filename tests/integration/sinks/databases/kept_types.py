@@ -71,9 +71,9 @@ POSTGRES_REFUSED: list[tuple[str, pa.Array, str]] = [
 ]
 
 POSTGRES_BAD: list[tuple[str, pa.Array, str]] = [
-    ("text", pa.array(["fine", "a\0b"]), "0x00"),
+    ("text", pa.array(["fine", "a\0b"]), "hold the character U+0000"),
     ("jsonb", pa.array(["{}", "{nonsense"]), "json"),
-    ("jsonb", pa.array([["fine"], ["a\0b"]]), "Unicode"),
+    ("jsonb", pa.array([["fine"], ["a\0b"]]), "hold the character U+0000"),
     ("json", pa.array(["{}", ""]), "json"),
     ("mood", pa.array(["happy", "hungry"]), "enum mood"),
     ("positive", pa.array([1, -1], pa.int32()), "positive_check"),
