@@ -85,7 +85,7 @@ def test_a_column_that_would_change_values_is_refused(
         *on(
             "postgres",
             cases=[
-                (kept_types.POSTGRES_OWN, *each, (BY_US if "characters" in each[-1] else ITS_ROW,))
+                (kept_types.POSTGRES_OWN, *each, (BY_US if "character" in each[-1] else ITS_ROW,))
                 for each in kept_types.POSTGRES_BAD
             ],
         ),
