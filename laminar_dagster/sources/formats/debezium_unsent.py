@@ -26,7 +26,7 @@ _UUID: Final = str(
 _NUMBERS: Final = list(_PLACEHOLDER)
 _SPELT_NUMBERS: Final = re.compile(rb",\s*".join(b"%d" % each for each in _NUMBERS))
 # A column of text may be declared for bytes, too, which then stay as they are spelt.
-_TEXTS: Final = pa.array([_PLACEHOLDER.decode(), _BASE64.decode(), _UUID])
+_TEXTS: Final = (_PLACEHOLDER.decode(), _BASE64.decode(), _UUID)
 
 Flags = npt.NDArray[np.bool_]
 
@@ -44,7 +44,7 @@ def are_unsent(column: pa.Array) -> Flags:
     """Which values of a column are the placeholder, or hold it."""
     kind = column.type
     if pa.types.is_string(kind):
-        return _flags(pc.is_in(column, _TEXTS))
+        return _flags(pc.is_in(column, pa.array(_TEXTS, pa.string())))
     if pa.types.is_binary(kind):
         return _flags(pc.equal(column, pa.scalar(_PLACEHOLDER, pa.binary())))
     if pa.types.is_map(kind):
