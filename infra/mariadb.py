@@ -97,8 +97,9 @@ class Mariadb(DatabaseServer[MysqlEndpoint]):
         return endpoint.is_ready()
 
     def _command(self, server: Path, data: Path) -> list[str]:
-        # A developer's own settings would name other files.
-        command = [str(server), "--no-defaults", f"--datadir={data}"]
+        # A developer's own settings would name other files. In a folder that servers share, one
+        # that starts removes the temporary tables of the others.
+        command = [str(server), "--no-defaults", f"--datadir={data}", f"--tmpdir={data}"]
         return command + [f"--{name}={value}" for name, value in self._settings.items()]
 
 
