@@ -16,13 +16,14 @@ def key_numbers(keys: pa.Table) -> Whole:
     """The place of each row's key among all of them, in the order of keys; equal ones share it."""
     numbers = np.zeros(keys.num_rows, np.int64)
     for column in keys.itercolumns():
-        ranks = _ranks(column)
-        combined = numbers * (int(ranks.max(initial=0)) + 1) + ranks
+        found = ranks(column)
+        combined = numbers * (int(found.max(initial=0)) + 1) + found
         numbers = np.unique(combined, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return numbers
 
 
-def _ranks(column: pa.ChunkedArray) -> Whole:
+def ranks(column: pa.ChunkedArray) -> Whole:
+    """The place of each value among all of them; equal ones share it, and null is the last."""
     encoded = one_array(column).dictionary_encode(null_encoding="encode")
     order = pc.array_sort_indices(encoded.dictionary).to_numpy().astype(np.int64)
     rank = np.empty(len(order), np.int64)

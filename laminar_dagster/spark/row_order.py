@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from laminar_dagster.models.ordering import one_array, ranks
+
 Booleans = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
 
@@ -91,8 +93,8 @@ def sorted_by(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     for name in names:
         values = rows.column(name)
         found = None
-        if is_text(values.type):
-            found = [_ranks(values)]
+        if _is_text(values.type):
+            found = [ranks(values)]
         elif pa.types.is_nested(values.type):
             found = [value_codes(values)]
         elif not pa.types.is_floating(values.type):
@@ -113,17 +115,7 @@ def _sorted_by_arrow(rows: pa.Table, names: Sequence[str]) -> pa.Array:
     return pc.sort_indices(pa.table(columns), sort_keys=keys)
 
 
-def _ranks(texts: pa.ChunkedArray) -> Whole:
-    """The place of each text among all of them; null is the last."""
-    encoded = one_array(texts).dictionary_encode(null_encoding="encode")
-    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(len(order))
-    found: Whole = ranks[encoded.indices.to_numpy()]
-    return found
-
-
-def is_text(kind: pa.DataType) -> bool:
+def _is_text(kind: pa.DataType) -> bool:
     """Whether values are texts or bytes."""
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
@@ -230,11 +222,6 @@ def _sequences(codes: Whole, lengths: Whole, values: pa.Array) -> pa.Array:
     found = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(values), buffers)
     nothing = pa.scalar(None, pa.large_binary())
     return pc.if_else(values.is_valid(), found, nothing) if values.null_count else found
-
-
-def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def differs_from_previous(rows: pa.Table, names: Sequence[str]) -> Booleans:
