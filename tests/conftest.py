@@ -12,6 +12,7 @@ from infra import spark_classes
 pytest_plugins = (
     "tests.services.watchdog",
     "tests.services.summary",
+    "tests.services.durations",
     "tests.services.tracing",
     "tests.services.torn_measurements",
     "tests.services.s3",
