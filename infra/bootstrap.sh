@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # bootstrap.sh sync   Create .venv with exactly what requirements.lock names, and the project itself.
 # bootstrap.sh lock   Resolve the dependencies anew into requirements.lock.
+# bootstrap.sh audit  Print what is known against the packages of the lock, as JSON.
 # Needs nothing but bash and a Python; uv is taken from the PATH or installed privately.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 UV_VERSION=0.13.7
+PIP_AUDIT_VERSION=2.10.1
 CACHE="${LAMINAR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/laminar-dagster}"
 
 die() { echo "error: $*" >&2; exit 1; }
@@ -80,8 +82,21 @@ lock() {
         --extra metrics --extra testing --group dev --group build --output-file requirements.lock pyproject.toml
 }
 
+# infra/audit.py reads the report: pip-audit itself calls it a success when it could ask nobody.
+audit() {
+    local report messages
+    messages=$(mktemp)
+    report=$("$uv" tool run --quiet --from "pip-audit==$PIP_AUDIT_VERSION" pip-audit \
+        --requirement requirements.lock --require-hashes --disable-pip --progress-spinner off --format json \
+        2>"$messages") || true
+    if [ -z "$report" ]; then cat "$messages" >&2; fi
+    rm -f "$messages"
+    printf '%s\n' "$report"
+}
+
 case "${1:-}" in
     sync) sync ;;
     lock) lock ;;
-    *) die "usage: bootstrap.sh sync | lock" ;;
+    audit) audit ;;
+    *) die "usage: bootstrap.sh sync | lock | audit" ;;
 esac

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,37 @@ def test_secrets_are_not_shown() -> None:
 def test_no_two_sinks_share_a_transactional_id() -> None:
     assert transactional_id("clicks", "totals", 0) == "laminar.clicks.totals.0"
     assert transactional_id("a.b", "c", 0) != transactional_id("a", "b.c", 0)
+
+
+@pytest.fixture
+def producer_settings(caplog: pytest.LogCaptureFixture) -> dict[str, str]:
+    """What librdkafka says of the producer's configuration, whoever wishes otherwise."""
+    wishes = {"acks": "1", "enable.idempotence": "false", "transactional.id": "mine"}
+    settings = {"bootstrap.servers": "127.0.0.1:9", "debug": "conf", **wishes}
+    with (
+        caplog.at_level(logging.DEBUG, "laminar_dagster.sinks.kafka.producer"),
+        TransactionalProducer(
+            SinkId("totals"), "laminar.clicks.totals.0", settings, Limits(transaction=45)
+        ) as producer,
+    ):
+        # It tells when it is polled; the last line is a topic's.
+        for _ in range(200):
+            if any("message.timeout.ms = " in line for line in caplog.messages):
+                break
+            producer._producer.poll(0.05)
+    lines = [line.partition("]:   ")[2].partition(" = ") for line in caplog.messages]
+    return {name: value for name, equals, value in lines if equals}
+
+
+def test_the_producer_has_its_transactional_id(producer_settings: dict[str, str]) -> None:
+    assert producer_settings["transactional.id"] == "laminar.clicks.totals.0"
+    assert producer_settings["transaction.timeout.ms"] == "45000"
+
+
+def test_the_producer_is_idempotent(producer_settings: dict[str, str]) -> None:
+    assert producer_settings["enable.idempotence"] == "true"
+    # All in-sync replicas.
+    assert producer_settings["request.required.acks"] == "-1"
 
 
 def test_a_property_that_librdkafka_does_not_take_is_refused_without_its_secrets() -> None:
