@@ -180,7 +180,9 @@ def _readings(entries: Sequence[SourceOffsetEntry]) -> Table:
         Column("chunks", right=True, optional=2),
         Column("fetch s", right=True),
         Column("decode s", right=True),
+        Column("p99 ms", right=True, optional=1),
         Column("pauses", right=True, optional=1),
+        Column("errors", right=True, optional=1),
         Column("schema ids", optional=1),
     )
     rows = [
@@ -191,7 +193,9 @@ def _readings(entries: Sequence[SourceOffsetEntry]) -> Table:
             f"{reading.chunks:,}",
             f"{reading.fetch_micros / 1e6:.2f}",
             f"{reading.decode_micros / 1e6:.2f}",
+            "" if (slowest := reading.chunk_millis(0.99)) is None else f"{slowest:,}",
             f"{reading.pauses:,}",
+            f"{reading.errors:,}",
             ", ".join(map(str, entry.schema_ids)),
         )
         for entry in entries

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import chain
+from itertools import accumulate, chain, zip_longest
 from typing import Annotated
 
 from msgspec import Meta, field
@@ -98,6 +98,9 @@ class SourceReading(Record, frozen=True, kw_only=True):
         fetch_micros: Spent on waiting for the source.
         decode_micros: Spent on making columns of what came.
         pauses: How often a task stopped fetching until it had caught up with what it held.
+        errors: What the source's client complained of and got over by itself.
+        chunk_times: How many chunks took how long, fetching and decoding: the first is of those
+            below a millisecond, the one at index i of those from 2**(i - 1) ms to below 2**i.
     """
 
     records: Natural = 0
@@ -106,6 +109,35 @@ class SourceReading(Record, frozen=True, kw_only=True):
     fetch_micros: Natural = 0
     decode_micros: Natural = 0
     pauses: Natural = 0
+    errors: Natural = 0
+    chunk_times: tuple[Natural, ...] = ()
+
+    def plus(self, other: SourceReading) -> SourceReading:
+        """Both together."""
+        added = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in self.__struct_fields__
+            if name != "chunk_times"
+        }
+        times = zip_longest(self.chunk_times, other.chunk_times, fillvalue=0)
+        return SourceReading(**added, chunk_times=tuple(map(sum, times)))
+
+    def chunk_millis(self, share: float) -> int | None:
+        """So many milliseconds at most did a share of the chunks take; None if there were none.
+
+        By powers of two: the answer is at most twice as high as it is exactly.
+        """
+        within = list(accumulate(self.chunk_times))
+        if not within or not within[-1]:
+            return None
+        return 1 << next(
+            place for place, chunks in enumerate(within) if chunks >= share * within[-1]
+        )
+
+
+def chunk_time(seconds: float) -> int:
+    """The place in ``SourceReading.chunk_times`` of a chunk that took so long."""
+    return int(seconds * 1000).bit_length()
 
 
 class SourceOffsetEntry(Record, frozen=True, kw_only=True):

@@ -193,6 +193,7 @@ def reading_metadata(manifest: CheckpointManifest) -> Metadata:
                 f"fetch_seconds_{name}": _seconds(reading.fetch_micros),
                 f"decode_seconds_{name}": _seconds(reading.decode_micros),
                 f"pauses_{name}": dg.MetadataValue.int(reading.pauses),
+                f"errors_{name}": dg.MetadataValue.int(reading.errors),
                 f"dead_letters_{name}": dg.MetadataValue.int(each.dead_letters),
                 f"late_{name}": dg.MetadataValue.int(each.late),
             }

@@ -39,6 +39,15 @@ CHUNKS: Final = _of_source("chunks", "{chunk}", "Groups of records that were dec
 FETCH: Final = _of_source("fetch.seconds", "s", "Time spent on waiting for the source, all tasks.")
 DECODE: Final = _of_source("decode.seconds", "s", "Time spent on decoding, all tasks.")
 PAUSES: Final = _of_source("pauses", "{pause}", "How often a task held back, to catch up.")
+ERRORS: Final = _of_source(
+    "errors", "{error}", "Complaints of the source's client that it got over by itself."
+)
+CHUNK_P99: Final = _of_source(
+    "chunk.p99",
+    "s",
+    "In the newest epoch, 99 of 100 groups of records took at most so long.",
+    "gauge",
+)
 DEAD_LETTERS: Final = _of_source("dead_letters", "{record}", "Records that could not be decoded.")
 LATE: Final = _of_source("late", "{record}", "Records that came too late for their windows.")
 COMMITS: Final = _of_source("commits", "{epoch}", "Epochs that the source was told of.")
@@ -123,6 +132,8 @@ METRICS: Final = (
     FETCH,
     DECODE,
     PAUSES,
+    ERRORS,
+    CHUNK_P99,
     DEAD_LETTERS,
     LATE,
     COMMITS,

@@ -208,6 +208,7 @@ class Telemetry:
                 self._add(metrics.FETCH, reading.fetch_micros / _MICROS, source=source)
                 self._add(metrics.DECODE, reading.decode_micros / _MICROS, source=source)
                 self._add(metrics.PAUSES, reading.pauses, source=source)
+                self._add(metrics.ERRORS, reading.errors, source=source)
 
     @_harmless
     def count_transactions(self, pipeline: Pipeline) -> None:
@@ -263,6 +264,12 @@ class Telemetry:
         self._put(metrics.LAST_SUCCESS, manifest.completed_at.timestamp())
         if manifest.watermark is not None:
             self._put(metrics.WATERMARK, manifest.watermark / _MICROS)
+        readings = [(entry.source_id, entry.reading) for entry in manifest.sources if entry.reading]
+        slowest = [(str(source), reading.chunk_millis(0.99)) for source, reading in readings]
+        self._put_all(
+            metrics.CHUNK_P99,
+            [(millis / 1000, {"source": source}) for source, millis in slowest if millis],
+        )
         sinks = [(epoch, {"sink": str(each.sink_id)}) for each in manifest.sinks]
         self._put_all(metrics.SINK_EPOCH, sinks)
         self._pinned(manifest.references)

@@ -6,9 +6,8 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
-
-from msgspec import structs
 
 from laminar_dagster.core.document import decode_part, encode_part
 from laminar_dagster.core.errors import ComputeFailed, LaminarError
@@ -77,10 +76,8 @@ class EpochReports:
 
     def reading(self, source: str) -> SourceReading:
         """What it took to read a source, all of its splits together."""
-        parts = [structs.asdict(split.reading) for split in self.of(source)]
-        return SourceReading(
-            **{name: sum(part[name] for part in parts) for name in SourceReading.__struct_fields__}
-        )
+        readings = (split.reading for split in self.of(source))
+        return reduce(SourceReading.plus, readings, SourceReading())
 
     def counts(self, fed_by: Mapping[OperatorId, tuple[str, ...]]) -> RecordCounts:
         """The accounting of the epoch.
@@ -215,6 +212,8 @@ def _split(report: Mapping[str, Any]) -> SplitReport:
             fetch_micros=report["fetch_micros"],
             decode_micros=report["decode_micros"],
             pauses=report["pauses"],
+            errors=report["errors"],
+            chunk_times=tuple(report["chunk_times"]),
         ),
     )
 

@@ -12,6 +12,7 @@ see ``early_partials``.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -26,6 +27,7 @@ from pyspark.sql.types import StructType
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import DecodeFailed, LaminarError
 from laminar_dagster.core.ids import CheckpointId, FileName, SourceId
+from laminar_dagster.core.manifest import chunk_time
 from laminar_dagster.core.offsets import SourceRange
 from laminar_dagster.core.ports import DecodedChunk, ObjectStore, SplitReader
 from laminar_dagster.spark.arrow_files import file_bytes, sha256
@@ -144,6 +146,8 @@ class _SplitTask:
     fetch_seconds: float = 0.0
     decode_seconds: float = 0.0
     pauses: int = 0
+    errors: int = 0
+    chunk_times: Counter[int] = field(default_factory=Counter)
     schema_ids: set[int] = field(default_factory=set)
     files: list[dict[str, Any]] = field(default_factory=list)
 
@@ -206,6 +210,11 @@ class _SplitTask:
                 "fetch_micros": round(self.fetch_seconds * 1e6),
                 "decode_micros": round(self.decode_seconds * 1e6),
                 "pauses": self.pauses,
+                "errors": self.errors,
+                "chunk_times": [
+                    self.chunk_times[place]
+                    for place in range(max(self.chunk_times, default=-1) + 1)
+                ],
             }
         )
 
@@ -219,6 +228,8 @@ class _SplitTask:
         self.fetch_seconds += chunk.cost.fetch_seconds
         self.decode_seconds += chunk.cost.decode_seconds
         self.pauses += chunk.cost.pauses
+        self.errors += chunk.cost.errors
+        self.chunk_times[chunk_time(chunk.cost.fetch_seconds + chunk.cost.decode_seconds)] += 1
 
     def _record_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         count = rows.num_rows

@@ -104,7 +104,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Reports(durations), "durations of this run")
 
 
-@dataclass(frozen=True, slots=True)
+# pytest puts its plug-ins into sets.
+@dataclass(frozen=True, slots=True, eq=False)
 class _Reports:
     """Hears of every report, also of those that xdist's processes send."""
 

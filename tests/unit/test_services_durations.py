@@ -34,6 +34,24 @@ def measured(tests: Mapping[str, float]) -> Durations:
     return Durations(tests=defaultdict(float, tests))
 
 
+def test_folders_with_plug_ins_of_their_own_are_measured_too(
+    pytester: pytest.Pytester, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For these, pytest puts its plug-ins into sets."""
+    pytester.makeini("[pytest]\n")
+    monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath))
+    for folder in ("a", "b"):
+        pytester.mkpydir(folder)
+        (pytester.path / folder / "conftest.py").write_text(
+            "def pytest_runtest_logreport(report): ..."
+        )
+        (pytester.path / folder / "test_it.py").write_text("def test_it(): ...")
+    result = pytester.runpytest_inprocess(
+        "-p", "tests.services.durations", "-p", "no:cacheprovider"
+    )
+    result.assert_outcomes(passed=2)
+
+
 @pytest.mark.parametrize("processes", [[], ["-n", "1"]], ids=["serial", "xdist"])
 def test_a_run_is_described_and_kept(
     pytester: pytest.Pytester,

@@ -184,6 +184,7 @@ class ReadingCost:
     fetch_seconds: float = 0.0
     decode_seconds: float = 0.0
     pauses: int = 0
+    errors: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,7 +125,9 @@ class MessageDecoder:
             added=int(np.count_nonzero(np.diff(positions) == 0)),
             skipped=skipped + found.skipped,
             schema_ids=schema_ids,
-            cost=ReadingCost(batch.fetch_seconds, time.perf_counter() - began, batch.pauses),
+            cost=ReadingCost(
+                batch.fetch_seconds, time.perf_counter() - began, batch.pauses, batch.errors
+            ),
         )
 
     def _set_aside(self, batch: MessageBatch) -> tuple[Offsets, dict[int, str], int]:

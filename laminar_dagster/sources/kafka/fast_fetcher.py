@@ -116,6 +116,10 @@ class FastFetcher:
         """What librdkafka complained about last."""
         return self._troubles.last
 
+    def passed_troubles(self) -> int:
+        """How often librdkafka has complained of what it then got over."""
+        return self._troubles.passed
+
     def pause(self) -> None:
         """Fetch nothing, and let go of what was fetched ahead."""
         self._require(self._opened().unassign())

@@ -58,6 +58,9 @@ class Fetcher(Protocol):
     def trouble(self) -> str:
         """What the client complained about last; empty if about nothing."""
 
+    def passed_troubles(self) -> int:
+        """How often the client has complained of what it then got over."""
+
     def pause(self) -> None:
         """Fetch nothing, and let go of what was fetched ahead."""
 

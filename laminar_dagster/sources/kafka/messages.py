@@ -53,6 +53,7 @@ class MessageBatch:
             is not UTF-8.
         fetch_seconds: How long was waited for them.
         pauses: How often the partition was paused before them.
+        errors: What librdkafka complained of before them and got over by itself.
     """
 
     offsets: Numbers
@@ -62,6 +63,7 @@ class MessageBatch:
     headers: pa.Array | None = None
     fetch_seconds: float = 0.0
     pauses: int = 0
+    errors: int = 0
 
     def __len__(self) -> int:
         """How many there are."""

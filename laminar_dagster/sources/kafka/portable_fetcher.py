@@ -109,6 +109,10 @@ class PortableFetcher:
         """What librdkafka complained about last."""
         return self._troubles.last
 
+    def passed_troubles(self) -> int:
+        """How often librdkafka has complained of what it then got over."""
+        return self._troubles.passed
+
     def pause(self) -> None:
         """Fetch nothing, and let go of what was fetched ahead."""
         try:

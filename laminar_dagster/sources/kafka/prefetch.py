@@ -64,6 +64,7 @@ class Prefetcher(Iterator[MessageBatch]):
         self._ready: deque[MessageBatch] = deque()
         self._fill = 0
         self._told_pauses = 0
+        self._told_errors = 0
         self._is_closing = False
         self._is_done = False
         self._error: BaseException | None = None
@@ -142,6 +143,9 @@ class Prefetcher(Iterator[MessageBatch]):
                 self._changed.notify_all()
 
     def _put(self, chunk: MessageBatch) -> None:
+        errors = self._fetcher.passed_troubles()
+        chunk = replace(chunk, errors=errors - self._told_errors)
+        self._told_errors = errors
         with self._changed:
             if self._is_closing:
                 return

@@ -19,10 +19,11 @@ Watermarks = Callable[[], "tuple[int, int] | None"]
 
 
 class Troubles:
-    """Tells errors that end a read from those that pass, and remembers the last of these."""
+    """Tells errors that end a read from those that pass: counts these, and remembers the last."""
 
     def __init__(self, source_id: str, topic: str, partition: int) -> None:
         """Begin without any."""
+        self.passed = 0
         self._source_id = source_id
         self._topic = topic
         self._partition = partition
@@ -43,6 +44,7 @@ class Troubles:
         where = f"offset {offset} of {place_of(self._topic, self._partition)}"
         failure = failure_of(error, self._source_id, where, reason=reason)
         if failure is None:
+            self.passed += 1
             self.last = reason
         elif isinstance(failure, RetentionExpired):
             raise self._expired(where, held())

@@ -86,6 +86,7 @@ def test_the_broker_is_killed_while_reading(tmp_path: Path, kind: Kind) -> None:
                 restart = threading.Thread(target=kafka.start, args=(tmp_path,))
                 restart.start()
         restart.join()
+        assert fetcher.passed_troubles() > 0
         assert found == [number(each, 200) for each in range(count)]
 
 

@@ -213,6 +213,8 @@ def test_a_source_tells_how_it_does_and_what_was_read(
         "fetched_per_second": 8,
         "decoded_per_second": 16,
         "pauses": 3,
+        "errors": 4,
+        "chunk_p99_milliseconds": 8,
         "dead_letters": 1,
         "late": 2,
         "schema_ids": [7, 9],
@@ -223,7 +225,7 @@ def test_a_source_tells_how_it_does_and_what_was_read(
     assert ["numbers", "numbers/0", "3", "50.0%"] in lines
     assert ["numbers", "numbers/1", "1", "-"] in lines
     assert "Read in epoch 2" in told
-    assert ["numbers", "4", "1000", "B", "8", "16", "3", "1", "2"] in lines
+    assert ["numbers", "4", "1000", "B", "8", "16", "3", "4", "1", "2"] in lines
     assert "warning" not in told
 
 

@@ -22,6 +22,8 @@ from laminar_dagster.core.manifest import (
     OperatorSnapshotEntry,
     PartitionSnapshotEntry,
     RecordCounts,
+    SourceReading,
+    chunk_time,
 )
 from laminar_dagster.core.manifest_builder import ManifestBuilder
 from tests.unit.core import strategies
@@ -283,3 +285,23 @@ def test_dead_and_late_records_are_told_apart() -> None:
     late = structs.replace(dead, path=path, rows=dead.rows + 7)
     entry = DeadLetterEntry(source_id=views, files=(late, dead))
     assert (entry.late_rows, entry.dead_rows) == (dead.rows + 7, dead.rows)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "share", "millis"),
+    [
+        ([], 0.99, None),
+        ([0.0], 0.99, 1),
+        ([0.0009, 0.001], 0.5, 1),
+        ([0.0009, 0.001], 0.99, 2),
+        ([0.003] * 99 + [5.0], 0.99, 4),
+        ([0.003] * 98 + [5.0] * 2, 0.99, 8192),
+    ],
+)
+def test_how_long_chunks_took(seconds: list[float], share: float, millis: int | None) -> None:
+    reading = SourceReading()
+    for each in seconds:
+        place = chunk_time(each)
+        reading = reading.plus(SourceReading(chunks=1, chunk_times=(*[0] * place, 1)))
+    assert reading.chunks == sum(reading.chunk_times) == len(seconds)
+    assert reading.chunk_millis(share) == millis

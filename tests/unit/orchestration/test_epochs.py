@@ -75,6 +75,7 @@ def test_what_reading_took_is_shown_as_numbers(
         "fetch_seconds_numbers": 0.5,
         "decode_seconds_numbers": 0.25,
         "pauses_numbers": 3,
+        "errors_numbers": 4,
         "dead_letters_numbers": 1,
         "late_numbers": 2,
         "schema_ids_numbers": "7, 9",

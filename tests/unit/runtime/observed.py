@@ -23,7 +23,14 @@ from laminar_dagster.core.ports import EpochOutput
 from laminar_dagster.testing.memory_pipeline import MemoryEngine, MemoryLog, MemorySource
 
 READING = SourceReading(
-    records=0, size_bytes=1000, chunks=2, fetch_micros=500_000, decode_micros=250_000, pauses=3
+    records=0,
+    size_bytes=1000,
+    chunks=2,
+    fetch_micros=500_000,
+    decode_micros=250_000,
+    pauses=3,
+    errors=4,
+    chunk_times=(0, 1, 0, 1),
 )
 
 

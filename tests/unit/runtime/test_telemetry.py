@@ -119,6 +119,9 @@ def test_a_scrape_shows_what_the_checkpoints_say(stand: Stand) -> None:
     assert seen["laminar_source_fetch_seconds_total"] == {of_source: 1.0}
     assert seen["laminar_source_decode_seconds_total"] == {of_source: 0.5}
     assert seen["laminar_source_pauses_total"] == {of_source: 6}
+    assert seen["laminar_source_errors_total"] == {of_source: 8}
+    # Of the newest epoch: both chunks took less than 8 ms.
+    assert seen["laminar_source_chunk_p99_seconds"] == {of_source: 0.008}
     assert seen["laminar_source_dead_letters_total"] == {of_source: 2}
     assert seen["laminar_source_late_total"] == {of_source: 4}
     assert seen["laminar_source_commits_total"] == {of_source: 2}

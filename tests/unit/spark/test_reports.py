@@ -35,6 +35,8 @@ def split(part: int = 0, **changes: Any) -> str:
         "fetch_micros": 10,
         "decode_micros": 20,
         "pauses": 0,
+        "errors": 0,
+        "chunk_times": [0, 1],
     }
     return json.dumps({**report, **changes})
 
@@ -71,9 +73,23 @@ def test_updates_add_rows_and_tombstones_hold_none() -> None:
 
 
 def test_what_reading_took_is_added_up() -> None:
-    reports = sort_out([split(), split(1, fetch_micros=5, pauses=2), tally(14, 0)], OWN)
+    reports = sort_out(
+        [
+            split(),
+            split(1, fetch_micros=5, pauses=2, errors=3, chunk_times=[0, 0, 4]),
+            tally(14, 0),
+        ],
+        OWN,
+    )
     assert reports.reading("s") == SourceReading(
-        records=20, size_bytes=200, chunks=2, fetch_micros=15, decode_micros=40, pauses=2
+        records=20,
+        size_bytes=200,
+        chunks=2,
+        fetch_micros=15,
+        decode_micros=40,
+        pauses=2,
+        errors=3,
+        chunk_times=(0, 1, 4),
     )
 
 

@@ -39,6 +39,7 @@ def batch_of(
         headers=None if headers is None else pa.array(headers, HEADERS_TYPE),
         fetch_seconds=0.25,
         pauses=2,
+        errors=1,
     )
 
 

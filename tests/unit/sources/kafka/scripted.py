@@ -29,6 +29,7 @@ class ScriptedFetcher:
     def __init__(self, steps: Sequence[Step], *, complaint: str = "") -> None:
         self._steps = list(steps)
         self._complaint = complaint
+        self.passed = 0
         self.calls: list[str] = []
         self.asked: list[int] = []
         self.threads: set[int] = set()
@@ -66,6 +67,9 @@ class ScriptedFetcher:
 
     def trouble(self) -> str:
         return self._complaint
+
+    def passed_troubles(self) -> int:
+        return self.passed
 
     def pause(self) -> None:
         self._called("pause")

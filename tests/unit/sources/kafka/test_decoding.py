@@ -38,7 +38,7 @@ def test_json_messages_become_rows_at_their_offsets() -> None:
 
 def test_what_reading_took_is_told() -> None:
     cost = decode(SCHEMA, batch_of([b'{"id": 1}'])).cost
-    assert (cost.fetch_seconds, cost.pauses) == (0.25, 2)
+    assert (cost.fetch_seconds, cost.pauses, cost.errors) == (0.25, 2, 1)
     assert 0 < cost.decode_seconds < 10
 
 

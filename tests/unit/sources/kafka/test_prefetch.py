@@ -63,6 +63,13 @@ def test_a_full_buffer_pauses_the_partition_until_it_is_half_empty() -> None:
     assert paused == resumed == chunks.pauses > 1
 
 
+def test_what_the_client_got_over_is_told_once() -> None:
+    fetcher = ScriptedFetcher(messages())
+    fetcher.passed = 3
+    with Prefetcher(fetcher, WANTED, "source", ONE_BY_ONE) as chunks:
+        assert [chunk.errors for chunk in chunks] == [3] + [0] * (COUNT - 1)
+
+
 def test_a_chunk_larger_than_the_buffer_goes_through() -> None:
     fetcher = ScriptedFetcher(messages())
     with Prefetcher(
