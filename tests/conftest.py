@@ -38,7 +38,10 @@ os.environ.setdefault(spark_classes.VARIABLE, spark_classes.quick_start())
 
 # A deadline per example fails on a busy machine, not on a bug. A failure prints how to replay it.
 settings.register_profile("dev", deadline=None, print_blob=True)
-settings.register_profile("ci", settings.get_profile("dev"), max_examples=200, derandomize=False)
+# CI says whether a change is right: two runs of one commit try the same examples, and agree.
+settings.register_profile("ci", settings.get_profile("dev"), max_examples=200, derandomize=True)
+# Others than CI's, and more of them: for nights.
+settings.register_profile("explore", settings.get_profile("dev"), max_examples=2_000)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") == "true" else "dev")
 )
