@@ -20,6 +20,7 @@ from laminar_dagster.config.contract_types import read_dtype
 from laminar_dagster.config.files import read_text
 from laminar_dagster.config.mistakes import Report, listed, nearest
 from laminar_dagster.config.model import Contract, Place, View
+from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.config.strict_yaml import compose
 from laminar_dagster.core.errors import InvalidConfig
 
@@ -118,7 +119,9 @@ class _Reader:
     def schema(self, node: yaml.Node) -> None:
         """Read a whole schema."""
         found = self._mapping(node, _SCHEMA_KEYS, "a schema")
-        everywhere = list(self._view.columns) if self._view else []
+        columns = self._view.columns if self._view else ()
+        # Whether a row comes or is taken back is no value of it; a contract may still name it.
+        everywhere = [column for column in columns if column.lower() != WEIGHT]
         named = self._named_columns(found.get("columns"))
         dtype = found.get("dtype")
         types = self._dtype(dtype) if dtype is not None else ()
@@ -131,7 +134,7 @@ class _Reader:
             self._unique_columns(found["unique"], self._choice(found, "report_duplicates"))
         self._choice(found, "report_duplicates")
         self._flag(found, "unique_column_names")
-        self._shape(found, named, everywhere)
+        self._shape(found, named, columns)
 
     def plain(self, node: yaml.Node) -> Any:
         """The values of a node."""
@@ -237,18 +240,18 @@ class _Reader:
             self._unique.append(UniqueRule(tuple(dict.fromkeys(named)), report, _line(node)))
 
     def _shape(
-        self, found: Mapping[str, yaml.Node], named: list[str], everywhere: list[str]
+        self, found: Mapping[str, yaml.Node], named: list[str], columns: tuple[str, ...]
     ) -> None:
         """``strict`` and ``ordered``: a view's columns are known before anything runs."""
         if "strict" in found and self.plain(found["strict"]) == "filter":
             problem = "`strict: filter` would leave columns out of what is checked"
             self._add(found["strict"], problem, "rows are published as the view makes them")
         elif self._flag(found, "strict"):
-            others = [column for column in everywhere if column not in named]
+            others = [column for column in columns if column not in (*named, WEIGHT)]
             if others:
                 self._add(found["strict"], listed(others, "the view has other columns"))
         if self._flag(found, "ordered"):
-            order = [column for column in everywhere if column in named]
+            order = [column for column in columns if column in named]
             if order != named:
                 problem = "the columns of the view have another order"
                 self._add(found["ordered"], problem, listed(order, "order"))

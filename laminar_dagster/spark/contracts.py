@@ -58,7 +58,7 @@ def broken_rules(rules: ContractRules, rows: pa.Table) -> list[str]:
         return []
     judged = rows
     if WEIGHT in rows.column_names:
-        judged = rows.filter(pc.greater(rows.column(WEIGHT), 0)).drop_columns([WEIGHT])
+        judged = rows.filter(pc.greater(rows.column(WEIGHT), 0))
     kinds = {field.name: sql_type(field.type) for field in judged.schema}
     broken = [f"{problem} (line {line})" for line, problem in rules.misfits(kinds)]
     named = {rule.column for rule in (*rules.columns, *rules.checks)} & set(kinds)

@@ -339,6 +339,14 @@ def test_rows_that_are_taken_back_are_not_judged(tmp_path: Path) -> None:
         assert problem == "v: greater_than(0) (line 2; 1 times, for example -5)"
 
 
+def test_the_weight_is_a_column_if_a_view_selects_it(tmp_path: Path) -> None:
+    for named in ("", "  _weight: {dtype: TINYINT, eq: 1}\n"):
+        text = "strict: true\nchecks: {gt: 2}\ndtype: int64\ncolumns:\n  v: {unique: true}\n"
+        rules = read_rules(tmp_path, text + named, ["v", "_weight"])
+        assert broken(rules, [{"v": pa.array([3, 3, 3])}], [[1, -1, 1]]) == []
+        assert len(broken(rules, [{"v": pa.array([1])}], [[1]])) == 1
+
+
 @pytest.mark.parametrize(
     ("ids", "values", "weights", "is_unique"),
     [
