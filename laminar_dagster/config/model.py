@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from laminar_dagster.config.contract_rules import ContractRules
 from laminar_dagster.config.pipeline import PipelineConfig
 from laminar_dagster.config.relations import Python, PythonKeyed, PythonRows, Query
 from laminar_dagster.core.definition import OnAdded
@@ -130,11 +131,17 @@ class SinkTable:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """A pandera schema for a view's output, as the YAML file spells it."""
+    """A pandera schema for a view's output.
+
+    Attributes:
+        yaml: As the file spells it.
+        rules: What it asks of the rows.
+    """
 
     view: OperatorId
     yaml: str
     place: Place
+    rules: ContractRules
 
 
 @dataclass(frozen=True, slots=True)

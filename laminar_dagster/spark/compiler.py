@@ -17,6 +17,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from laminar_dagster.config.contract_rules import ContractRules
 from laminar_dagster.config.fingerprint import relations
 from laminar_dagster.config.model import PipelineModel, View
 from laminar_dagster.config.operators import id_of_input, id_of_part, id_of_side
@@ -138,7 +139,7 @@ class Compiler:
             if records is not None:
                 self._frames[source.source_id] = records
         reports = []
-        contracts = {contract.view: contract.yaml for contract in self.model.contracts}
+        contracts = {contract.view: contract.rules for contract in self.model.contracts}
         staged = self._feeding.staged_views()
         for view in self.model.views:
             with blaming(view):
@@ -154,7 +155,7 @@ class Compiler:
                 sinks=self.sinks.get(view.name, ()),
                 counts_records=not self._feeding.is_past_records(view.query),
                 takes_back_first=self._feeding.tells_differences(view.query),
-                contract=contracts.get(view.name),
+                contract=contracts.get(view.name, ContractRules()),
                 attempt=self.attempt,
                 store=self.store,
             )
@@ -176,6 +177,16 @@ class Compiler:
                     self._frames[view.name] = frame.select(frame.schema.names)
             except InvalidConfig as error:
                 yield error
+        yield from self._contract_mistakes()
+
+    def _contract_mistakes(self) -> Iterator[InvalidConfig]:
+        """What no row could keep, since a column has another type."""
+        contracts = {contract.view: contract for contract in self.model.contracts}
+        for view, columns in self.columns():
+            if view in contracts:
+                kinds = {each.name: each.dataType.simpleString() for each in columns}
+                for line, problem in contracts[view].rules.misfits(kinds):
+                    yield InvalidConfig(f"{contracts[view].place.file}:{line}", problem)
 
     def columns(self) -> Iterator[tuple[OperatorId, StructType]]:
         """Of every view without a mistake, after these were looked for; as they are staged."""

@@ -20,6 +20,7 @@ from laminar_dagster.core.manifest import (
     SourceReading,
 )
 from laminar_dagster.core.ports import Violation
+from laminar_dagster.spark.contracts import repeated_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,7 @@ def sort_out(texts: Iterable[str], attempt: CheckpointId) -> EpochReports:
     staged: defaultdict[SinkId, list[FileEntry]] = defaultdict(list)
     schemas: dict[SinkId, str] = {}
     broken: list[Violation] = []
+    keys: list[Mapping[str, Any]] = []
     for report in map(json.loads, sorted(set(texts))):
         match report:
             case {"kind": str()}:
@@ -171,11 +173,14 @@ def sort_out(texts: Iterable[str], attempt: CheckpointId) -> EpochReports:
             case {"operator": operator}:
                 pair = (report["processed"], report["filtered"])
                 tallies[OperatorId(operator)].append(pair)
+            case {"keys": str()}:
+                keys.append(report)
             case {"staged": view, "files": files}:
                 broken += [Violation(CONTRACT, view, line) for line in report["broken"]]
                 for sink, path in files:
                     staged[SinkId(sink)].append(_file({**report, "path": path}))
                     schemas[SinkId(sink)] = report["schema"]
+    broken += [Violation(CONTRACT, view, line) for view, line in repeated_keys(keys)]
     return EpochReports(
         splits=tuple(splits[key] for key in sorted(splits)),
         tallies={

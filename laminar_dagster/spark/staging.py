@@ -15,13 +15,14 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from laminar_dagster.config.contract_rules import ContractRules
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import LaminarError
 from laminar_dagster.core.ids import CheckpointId, FileName, SinkId
 from laminar_dagster.core.ports import ObjectStore
 from laminar_dagster.spark.arrow_files import file_bytes, schema_fingerprint, sha256
 from laminar_dagster.spark.columns import CONTROL, KEEP, PART
-from laminar_dagster.spark.contracts import broken_rules
+from laminar_dagster.spark.contracts import broken_rules, key_reports
 from laminar_dagster.spark.keyed_rows import WEIGHT
 from laminar_dagster.spark.partial_step import count_records
 
@@ -38,14 +39,14 @@ class StageStep:
         counts_records: Whether the rows are records of a source, not results of a window.
         takes_back_first: Whether the rows are differences, which sinks take in two turns: all that
             is taken back, then all that comes.
-        contract: A pandera schema as YAML, checked on every file.
+        contract: What is checked on every file.
     """
 
     view: str
     sinks: tuple[SinkId, ...]
     counts_records: bool
     takes_back_first: bool
-    contract: str | None
+    contract: ContractRules
     attempt: CheckpointId
     store: ObjectStore = field(repr=False)
 
@@ -64,14 +65,16 @@ class StageStep:
                 mine = rows.filter(pc.equal(rows.column(PART), part))
                 kept[part].append(mine.drop_columns(list(OWN)))
             if reports:
-                yield pa.RecordBatch.from_arrays([pa.array(reports)], names=[REPORT])
+                yield _reported(*reports)
         for part in sorted(kept):
             for place, rows in self._in_turn(part, pa.Table.from_batches(kept[part])):
                 try:
                     report = self._write(place, rows)
                 except LaminarError as error:
                     report = json.dumps(error.to_record())
-                yield pa.RecordBatch.from_arrays([pa.array([report])], names=[REPORT])
+                yield _reported(report)
+                for keys in key_reports(self.contract, self.view, place, rows):
+                    yield _reported(keys)
 
     def _in_turn(self, part: int, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         """Rows with where they stand among all of the view: sinks take files by their names.
@@ -89,7 +92,7 @@ class StageStep:
                 yield f"{turn}-{place}", some
 
     def _write(self, place: str, rows: pa.Table) -> str:
-        broken = broken_rules(self.contract, rows) if self.contract else []
+        broken = broken_rules(self.contract, rows)
         data = file_bytes(rows)
         name = FileName(f"{self.view}-{place}.arrow")
         files = []
@@ -108,3 +111,7 @@ class StageStep:
                 "broken": broken,
             }
         )
+
+
+def _reported(*reports: str) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(reports)], names=[REPORT])

@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from laminar_dagster.config.contract_checks import CHECKS, REFUSED
+from laminar_dagster.config.contract_rules import ColumnRule
+from laminar_dagster.config.contract_types import read_dtype
+from tests.unit.spark.staged_contracts import read_rules
+
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
@@ -44,6 +49,23 @@ def test_the_models_of_the_page_are_those_of_the_example_and_pass_its_test(
     found: dict[str, Any] = {}
     exec(compile(test, "python-models.md", "exec"), found)
     found["test_a_cart_is_left_after_two_minutes"]()
+
+
+def test_every_type_and_check_of_a_contract_is_on_its_page(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "contracts.md").read_text()
+    types = re.findall(r"^\| `([A-Z][^|]*)` \| (`.*`) \|$", text, re.MULTILINE)
+    assert len(types) == 16
+    for sql, spellings in types:
+        (kind,) = read_dtype("REAL" if sql == "FLOAT" else "int32" if sql == "INT" else sql)[:1]
+        for spelling in re.findall(r"`([^`]*)`", spellings):
+            rule = ColumnRule("v", spelling, read_dtype(spelling), nullable=True, line=1)
+            assert rule.allows(kind), (sql, spelling)
+    named = set(re.findall(r"`(\w+)`", text))
+    assert set(CHECKS) <= named
+    assert set(REFUSED) & named
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    columns = ("page", "minute", "clicks", "revenue")
+    assert len(read_rules(tmp_path, example, columns).checks) == 3
 
 
 def pages() -> list[Path]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.document import FORMAT_VERSION
+from laminar_dagster.core.errors import IntegrityError
 from laminar_dagster.core.ids import (
     CheckpointId,
     EpochNumber,
@@ -172,3 +173,12 @@ def parent(number: int) -> ParentCheckpoint:
         epoch=EpochNumber(number),
         manifest_checksum=sha(f"manifest {number}"),
     )
+
+
+def problem_of(checked: CheckpointManifest) -> str:
+    """Why a manifest is not valid; empty if it is."""
+    try:
+        checked.validate()
+    except IntegrityError as error:
+        return str(error)
+    return ""

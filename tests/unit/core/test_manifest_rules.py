@@ -17,6 +17,7 @@ from tests.unit.core.samples import (
     kafka,
     manifest,
     operator,
+    problem_of,
     sink,
     source,
     state_file,
@@ -122,7 +123,7 @@ def test_a_broken_manifest_is_refused_with_the_reason(rule: str) -> None:
 
 
 def test_the_unbroken_manifest_is_valid() -> None:
-    manifest(2).validate()
+    assert problem_of(manifest(2)) == ""
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_the_unbroken_manifest_is_valid() -> None:
     ids=lambda changes: str(list(changes)),
 )
 def test_what_is_unusual_and_right_is_accepted(changes: dict[str, Any]) -> None:
-    manifest(2, **changes).validate()
+    assert problem_of(manifest(2, **changes)) == ""
 
 
 # --- chains -------------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ def test_a_chain_of_deltas_above_a_snapshot_is_valid() -> None:
         state_file(4, delta=True, origin=checkpoint(4)),
         state_file(5, delta=True),
     )
-    manifest(5, operators=(operator(*files),)).validate()
+    assert problem_of(manifest(5, operators=(operator(*files),))) == ""
 
 
 def test_chains_of_several_partitions_may_interleave() -> None:
@@ -184,7 +185,7 @@ def test_chains_of_several_partitions_may_interleave() -> None:
         state_file(3, delta=True),
         state_file(3, delta=True, partition=1),
     )
-    manifest(3, operators=(operator(*files),)).validate()
+    assert problem_of(manifest(3, operators=(operator(*files),))) == ""
 
 
 def test_a_promoted_delta_stands_first_as_full() -> None:

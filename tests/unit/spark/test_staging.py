@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from laminar_dagster.config.contract_rules import ContractRules
 from laminar_dagster.core import layout
 from laminar_dagster.core.ids import CheckpointId, SinkId
 from laminar_dagster.sinks.changes import split
@@ -25,7 +26,7 @@ SINK = SinkId("table")
 def staged(rows: list[tuple[int, int, str, int]], *, takes_back_first: bool) -> pa.Table:
     """Rows of part, id, value and weight as a sink reads them, file by file."""
     store = MemoryStore()
-    step = StageStep("view", (SINK,), False, takes_back_first, None, ATTEMPT, store)
+    step = StageStep("view", (SINK,), False, takes_back_first, ContractRules(), ATTEMPT, store)
     parts, ids, values, weights = zip(*rows, strict=True)
     batch = pa.record_batch(
         {
