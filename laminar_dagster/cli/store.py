@@ -43,7 +43,10 @@ def _address(ctx: click.Context, url: str | None) -> str:
     if url is not None and name is not None:
         raise click.UsageError("give --store or --pipeline, not both", ctx)
     if url is None and name is None:
-        url = os.environ.get(STORE_VARIABLE) or None
+        url = os.environ.get(STORE_VARIABLE)
+        if url is not None and not url.strip():
+            advice = "set it to the address of a store, or unset it"
+            raise InvalidConfig(STORE_VARIABLE, "it is set, and empty", advice)
     if url is not None:
         return url
     try:

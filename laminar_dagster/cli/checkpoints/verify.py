@@ -10,7 +10,7 @@ import click
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.checkpoints.inspection import Inspection, inspect_checkpoints
 from laminar_dagster.cli.checkpoints.selection import LATEST, find_checkpoint, read_checkpoint
-from laminar_dagster.cli.options import json_option, store_option
+from laminar_dagster.cli.options import TEXT, json_option, store_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.store import open_checkpoints
 from laminar_dagster.cli.tables import Block, Column, Line, Table
@@ -27,7 +27,7 @@ _COLUMNS: Final = (
 
 
 @click.command("verify")
-@click.argument("checkpoint", metavar="[ID]", required=False)
+@click.argument("checkpoint", type=TEXT, metavar="[ID]", required=False)
 @store_option
 @json_option
 @click.pass_context
