@@ -15,7 +15,7 @@ from laminar_dagster.core.ids import SinkId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.ports import ArrowSchema, ObjectStore, Reference, Sink
-from laminar_dagster.runtime.adapters import Adapters
+from laminar_dagster.runtime.assembly import Adapters
 from laminar_dagster.runtime.backlog import SourceBacklog, measure
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock

@@ -14,7 +14,7 @@ import click
 
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.errors import CannotMakeProject, FolderNotEmpty
-from laminar_dagster.cli.options import json_option
+from laminar_dagster.cli.options import TEXT, PathType, json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.sample_clicks import sample_files
 from laminar_dagster.cli.tables import Block, Line
@@ -26,9 +26,10 @@ _PLACEHOLDER: Final = "__pipeline__"
 
 
 @click.command("init")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=PathType(path_type=Path))
 @click.option(
     "--name",
+    type=TEXT,
     metavar="NAME",
     default="clickstream",
     show_default=True,

@@ -13,7 +13,7 @@ import click
 
 from laminar_dagster.cli.failures import failure_of, print_traceback
 from laminar_dagster.cli.lazy import LazyCommand, LazyGroup
-from laminar_dagster.cli.options import json_option
+from laminar_dagster.cli.options import PathType, json_option
 from laminar_dagster.cli.output import Output, print_json
 
 _COMMANDS: Final = {
@@ -186,7 +186,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 @click.option(
     "--project",
     metavar="DIR",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=PathType(exists=True, file_okay=False, path_type=Path),
     default=Path(),
     help="The project's folder, from which relative paths are taken.  [default: here]",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -17,7 +18,43 @@ PIPELINE_META: Final = "laminar.pipeline"
 _PIECE: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
 _WHOLE: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_EMPTY: Final = "it is empty; is a variable of the shell not set?"
 _LONGEST: Final = timedelta(days=3650)
+
+
+class TextType(click.ParamType[str]):
+    """A name, an address, a statement: anything that is not empty.
+
+    Empty is what a shell makes of a variable that is not set. Taken for a name or a folder, it
+    would stand for one that nobody meant.
+    """
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse what is empty, or white space alone."""
+        text = str(value)
+        if not text.strip():
+            self.fail(_EMPTY, param, ctx)
+        return text
+
+
+class PathType(click.Path):
+    """The path of a file or a folder, which is not empty."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """Refuse what is empty: it would be the folder that we are in."""
+        if not os.fspath(value).strip():
+            self.fail(_EMPTY, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+TEXT: Final = TextType()
 
 
 def json_option(command: CallableT) -> CallableT:
@@ -37,6 +74,7 @@ def store_option(command: CallableT) -> CallableT:
     """
     command = click.option(
         "--pipeline",
+        type=TEXT,
         metavar="NAME",
         expose_value=False,
         callback=_remember_pipeline,
@@ -44,6 +82,7 @@ def store_option(command: CallableT) -> CallableT:
     )(command)
     return click.option(
         "--store",
+        type=TEXT,
         metavar="URL",
         help="The store: file:///path, a path, or s3://bucket/prefix.  "
         f"[env var: {STORE_VARIABLE}]",

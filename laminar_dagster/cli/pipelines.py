@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from laminar_dagster.cli.errors import NoPipelines, SeveralPipelines, UnknownPipeline
+from laminar_dagster.cli.options import TEXT
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.spark_start import start_spark
 from laminar_dagster.config.mistakes import listed, nearest
@@ -26,7 +27,7 @@ CallableT = TypeVar("CallableT", bound="Callable[..., Any]")
 
 def pipeline_argument(command: CallableT) -> CallableT:
     """``[PIPELINE]``: a name; the only pipeline of the project need not be named."""
-    return click.argument("pipeline", metavar="[PIPELINE]", required=False)(command)
+    return click.argument("pipeline", type=TEXT, metavar="[PIPELINE]", required=False)(command)
 
 
 def project_of(ctx: click.Context) -> Path:
@@ -87,17 +88,15 @@ def find_model(
 
     Raises:
         UsageError: There is no such pipeline, or several and no name.
-        InvalidPipeline: Lists every mistake of its files.
+        InvalidPipeline: Lists every mistake of it.
     """
     # Imported here: with the connectors come their clients.
-    from laminar_dagster.config.project import load_pipeline
-    from laminar_dagster.runtime.assembly import known_connectors
+    from laminar_dagster.runtime.loading import load_pipelines
 
-    model = load_pipeline(
-        find_folder(ctx, name),
-        connectors=known_connectors(),
-        builds_contracts=builds_contracts,
+    (loaded,) = load_pipelines(
+        [find_folder(ctx, name)], project_of(ctx), builds_contracts=builds_contracts
     )
+    model = loaded.model
     for warning in model.warnings:
         output_of(ctx).warn(warning)
     return model
@@ -121,13 +120,9 @@ def open_pipeline(
         ConditionsIgnored: The store cannot hold checkpoints.
         StoreUnavailable: The store is away.
     """
-    from laminar_dagster.runtime.adapters import build_adapters
     from laminar_dagster.runtime.assembly import assemble
 
-    project = project_of(ctx)
-    # The assembly would stop at the first mistake.
-    build_adapters(model, project)
-    return assemble(model, project, spark_session(model, when_started))
+    return assemble(model, project_of(ctx), spark_session(model, when_started))
 
 
 def spark_session(

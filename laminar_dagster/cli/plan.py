@@ -20,7 +20,7 @@ from laminar_dagster.core.deployment import OperatorChange
 from laminar_dagster.core.errors import RefusedError
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.succession import replaced_versions
-from laminar_dagster.runtime.adapters import existing_checkpoints
+from laminar_dagster.runtime.assembly import existing_checkpoints
 from laminar_dagster.runtime.deployment import changes_since
 from laminar_dagster.runtime.survey import newest_manifest, survey
 

@@ -15,7 +15,7 @@ import click
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.epochs.history import open_history
 from laminar_dagster.cli.numbers import EPOCH, HOW_MANY_OR_NONE
-from laminar_dagster.cli.options import DurationType, json_option
+from laminar_dagster.cli.options import DurationType, PathType, json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import (
     find_model,
@@ -75,7 +75,7 @@ class _Names(click.ParamType[tuple[str, ...]]):
 )
 @click.option(
     "--into",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=PathType(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Write the restored state to DIR/OPERATOR/PARTITION.arrow.",
 )

@@ -28,7 +28,7 @@ from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.upkeep import describe_upkeep
-from laminar_dagster.runtime.adapters import existing_checkpoints
+from laminar_dagster.runtime.assembly import existing_checkpoints
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.rescale import (
     RescaleNeeded,

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from laminar_dagster.cli.options import json_option
+from laminar_dagster.cli.options import TEXT, json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import find_model, pipeline_argument
 from laminar_dagster.cli.tables import Block, Column, Line, Table
@@ -15,7 +15,7 @@ from laminar_dagster.config.statements import Answer, run_statement
 
 
 @click.command("sql")
-@click.argument("statement")
+@click.argument("statement", type=TEXT)
 @pipeline_argument
 @json_option
 @click.pass_context

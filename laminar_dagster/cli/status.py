@@ -26,7 +26,7 @@ from laminar_dagster.core.ids import GENESIS, BranchName
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.recovery import Standing
 from laminar_dagster.core.upkeep import Promotion
-from laminar_dagster.runtime.adapters import build_adapters, existing_checkpoints
+from laminar_dagster.runtime.assembly import build_adapters, existing_checkpoints
 from laminar_dagster.runtime.backlog import Backlog, measure
 from laminar_dagster.runtime.clock import SystemClock
 from laminar_dagster.runtime.health import ask_health

@@ -10,8 +10,10 @@ import click
 
 from laminar_dagster.cli.errors import NoPipelines, SeveralPipelines
 from laminar_dagster.cli.options import PIPELINE_META, STORE_VARIABLE
-from laminar_dagster.cli.pipelines import find_config, project_of
+from laminar_dagster.cli.output import output_of
+from laminar_dagster.cli.pipelines import find_config, find_model, project_of
 from laminar_dagster.core.errors import InvalidConfig
+from laminar_dagster.core.ports import Sink
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 
 
@@ -36,6 +38,27 @@ def open_checkpoints(ctx: click.Context, url: str | None) -> CheckpointStore:
     return CheckpointStore(open_store(url, project))
 
 
+def known_sinks(ctx: click.Context, url: str | None) -> tuple[Sink, ...]:
+    """The sinks of the pipeline whose store it is; none where the store was named by itself.
+
+    A mistake in the pipeline's files is no obstacle to looking at its store.
+    """
+    name = ctx.meta.get(PIPELINE_META)
+    if url is not None or _of_group(ctx) is not None:
+        return ()
+    if name is None and os.environ.get(STORE_VARIABLE):
+        return ()
+    # Imported here: with the adapters come their clients.
+    from laminar_dagster.runtime.assembly import build_adapters
+
+    try:
+        model = find_model(ctx, name)
+        return build_adapters(model, project_of(ctx)).sinks
+    except InvalidConfig as error:
+        output_of(ctx).warn(f"the sinks are not asked how far they are: {error}")
+        return ()
+
+
 def _address(ctx: click.Context, url: str | None) -> str:
     if url is None:
         url = _of_group(ctx)
@@ -43,7 +66,10 @@ def _address(ctx: click.Context, url: str | None) -> str:
     if url is not None and name is not None:
         raise click.UsageError("give --store or --pipeline, not both", ctx)
     if url is None and name is None:
-        url = os.environ.get(STORE_VARIABLE) or None
+        url = os.environ.get(STORE_VARIABLE)
+        if url is not None and not url.strip():
+            advice = "set it to the address of a store, or unset it"
+            raise InvalidConfig(STORE_VARIABLE, "it is set, and empty", advice)
     if url is not None:
         return url
     try:

@@ -22,12 +22,11 @@ from laminar_dagster.cli.pipelines import (
 )
 from laminar_dagster.cli.progress import live_line
 from laminar_dagster.cli.tables import Block, Column, Line, Table
-from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.model import PipelineModel
-from laminar_dagster.config.project import load_pipeline
-from laminar_dagster.core.errors import InvalidConfig, LaminarError, RetryError
-from laminar_dagster.runtime.adapters import Adapters, build_adapters
-from laminar_dagster.runtime.assembly import known_connectors
+from laminar_dagster.config.pipeline import config_file
+from laminar_dagster.core.errors import LaminarError, RetryError
+from laminar_dagster.runtime.assembly import Adapters
+from laminar_dagster.runtime.loading import load_pipelines
 from laminar_dagster.runtime.telemetry import require_exporters
 
 _COLUMNS: Final = (
@@ -92,17 +91,11 @@ def _check(folders: list[Path], project: Path) -> list[Checked]:
     Raises:
         InvalidPipeline: Lists every mistake of every pipeline.
     """
-    report = Report()
-    checked = []
-    for folder in folders:
-        try:
-            model = load_pipeline(folder, connectors=known_connectors())
-            checked.append(Checked(model, build_adapters(model, project)))
-            require_exporters(model.config.metrics, str(folder / "pipeline.yml"))
-        except InvalidConfig as error:
-            report.add_error(error)
-    report.raise_if_any()
-    return checked
+    loaded = load_pipelines(folders, project)
+    for each in loaded:
+        config = each.model.config
+        require_exporters(config.metrics, str(config_file(project, config.name)))
+    return [Checked(each.model, each.adapters) for each in loaded]
 
 
 def _with_findings(ctx: click.Context, checked: Checked) -> Checked:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from contextlib import suppress
+from typing import Final
+
+_LOOPBACK: Final = "localhost"
 
 
 def is_loopback(hosts: str) -> bool:
@@ -11,8 +14,17 @@ def is_loopback(hosts: str) -> bool:
     return all(_is_here(host.strip()) for host in hosts.split(","))
 
 
+def same_spelling(host: str, port: str | int) -> str:
+    """A server as ``host:port``, the same for every way to write it; a socket as its path."""
+    host = host.strip()
+    if host.startswith(("/", "@")):
+        return f"{host.rstrip('/')}:{port}"
+    host = host.removeprefix("[").removesuffix("]").rstrip(".").lower()
+    return f"{_LOOPBACK if _is_here(host) else host}:{port}"
+
+
 def _is_here(host: str) -> bool:
-    if host == "localhost" or host.startswith(("/", "@")):
+    if host == _LOOPBACK or host.startswith(("/", "@")):
         return True
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback

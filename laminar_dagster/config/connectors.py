@@ -4,12 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from laminar_dagster.config.mistakes import Report, listed, nearest
 from laminar_dagster.config.model import Column
 from laminar_dagster.config.sql.syntax import Options
-from laminar_dagster.config.variables import has_variable, looks_secret
+from laminar_dagster.config.variables import empty_variables, has_variable, looks_secret
+
+# The options that say where something is. What an empty variable leaves of a path may be the root,
+# or the project's own folder.
+_PLACES: Final = frozenset(
+    {
+        "avro.schema",
+        "bootstrap.servers",
+        "database",
+        "host",
+        "key",
+        "key.columns",
+        "ledger.topic",
+        "path",
+        "pattern",
+        "publication",
+        "schema",
+        "slot",
+        "table",
+        "tables",
+        "topic",
+        "topic.pattern",
+        "topics",
+        "user",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +82,7 @@ def check_options(
     kind: Literal["source", "reference table", "sink"],
     owner: str,
     connectors: Connectors | None,
+    environment: Mapping[str, str],
     report: Report,
 ) -> str:
     """The connector that options name; notes unknown options, and secrets in plain text."""
@@ -69,6 +95,13 @@ def check_options(
         if looks_secret(name, written) and written and not has_variable(written):
             hint = f"write '${{{_variable(name)}}}' and set it in the environment"
             report.warn(options.places[name], f"the option `{name}` holds a secret", hint)
+    for name, value in options.values.items():
+        empty = empty_variables(options.written[name], environment)
+        if name in _PLACES and empty:
+            problem = f"the option `{name}` takes `${{{empty[0]}}}`, which is set, and empty"
+            report.add(options.places[name], problem, "set it to something, or unset it")
+        elif name in _PLACES and not value.strip():
+            report.add(options.places[name], f"the option `{name}` is empty")
     if connectors is None:
         return connector
     available = {

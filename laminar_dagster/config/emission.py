@@ -1,4 +1,4 @@
-"""What a view puts out: whether ever a key twice, and whether rows that are taken back."""
+"""What a view puts out, and what a sink may want of it: keys, columns, rows that are taken back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from laminar_dagster.config.fingerprint import relations
-from laminar_dagster.config.mistakes import Report
+from laminar_dagster.config.mistakes import Report, listed, nearest
 from laminar_dagster.config.model import SinkTable, View
 from laminar_dagster.config.relations import (
     Join,
@@ -20,6 +20,10 @@ from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.core.ids import OperatorId
 
 _BOUNDS: Final = ("window_start", "window_end")
+# In these a sink names columns of its view, with commas between them, and one in what comes after
+# the prefix.
+_OPTIONS_OF_COLUMNS: Final = ("key", "key.columns", "value.columns")
+_RENAMES: Final = "column."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +65,42 @@ def keyed_by_window(view: View, key: Iterable[str]) -> KeyedByWindow | None:
 
 
 def check_sinks(sinks: Iterable[SinkTable], views: Iterable[View], report: Report) -> None:
-    """Refuse sinks that append the rows of a view that takes rows back."""
+    """Refuse sinks that their view does not suit.
+
+    They name columns that it does not have, or append the rows of one that takes rows back.
+    """
     by_name = {str(each.name): each for each in views}
     for sink in sinks:
         view = by_name.get(str(sink.view))
-        if view is None or not _takes_rows_back(view, by_name):
+        if view is None:
+            continue
+        _check_columns(sink, view, report)
+        if not _takes_rows_back(view, by_name):
             continue
         if sink.options.get("mode", "append").lower() != "upsert":
             problem = f"view `{view.name}` takes rows back, and sink `{sink.sink_id}` appends"
             hint = "set mode = 'upsert' and a key; or keep a log of it: _weight AS change"
             report.add(str(sink.place), problem, hint)
+
+
+def _check_columns(sink: SinkTable, view: View, report: Report) -> None:
+    """Before an epoch is computed whose rows the sink could not take."""
+    columns = [each for each in view.columns if each != WEIGHT]
+    for option in _OPTIONS_OF_COLUMNS:
+        for name in (each.strip() for each in sink.options.get(option, "").split(",")):
+            if name and name not in columns:
+                _add_unknown(sink, view, f"`{option}`", name, report)
+    folded = {each.casefold() for each in columns}
+    for option in sink.options:
+        name = option.removeprefix(_RENAMES)
+        if name != option and name and name.casefold() not in folded:
+            _add_unknown(sink, view, f"`{option}`", name, report)
+
+
+def _add_unknown(sink: SinkTable, view: View, option: str, name: str, report: Report) -> None:
+    hint = nearest(name, view.columns, listed(view.columns, "columns"))
+    problem = f"{option} of sink `{sink.sink_id}` names `{name[:80]}`"
+    report.add(str(sink.place), f"{problem}, which view `{view.name}` does not have", hint)
 
 
 def _takes_rows_back(view: View, views: Mapping[str, View]) -> bool:

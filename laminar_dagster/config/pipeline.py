@@ -225,7 +225,9 @@ class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
     spark: dict[str, str] = {}
 
     def __post_init__(self) -> None:
-        """Refuse a duration or a schedule that cannot be read."""
+        """Refuse an empty store, and a duration or a schedule that cannot be read."""
+        if not self.store.strip():
+            raise ValueError("`store` is empty")
         parse_duration(self.idle_timeout)
         if self.schedule is not None:
             check_cron(self.schedule)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,6 +41,7 @@ from laminar_dagster.config.sql.syntax import (
     Name,
 )
 from laminar_dagster.config.sql.text import SqlText
+from laminar_dagster.config.variables import empty_variables
 from laminar_dagster.config.views import ParsedView, parse_view, read_views
 from laminar_dagster.config.watermarks import read_watermark
 from laminar_dagster.core.errors import InvalidConfig, InvalidName
@@ -96,6 +98,14 @@ def load_pipeline(
     return _Loader(folder, environment, connectors, builds_contracts).load()
 
 
+def read_sinks(folder: Path, environment: Mapping[str, str] = os.environ) -> tuple[SinkTable, ...]:
+    """The sinks that a folder describes, as far as they can be read; mistakes are passed over.
+
+    For who asks what other pipelines write to. Their views are not looked at.
+    """
+    return _Loader(folder, environment, None, builds_contracts=False).sinks()
+
+
 class _Loader:
     """Reads one folder, and gathers what is wrong."""
 
@@ -111,7 +121,7 @@ class _Loader:
         self._environment = environment
         self._connectors = connectors
         self._report = Report()
-        self._names: dict[tuple[str, str], str] = {}
+        self._names: dict[tuple[str, str], Name] = {}
 
     def load(self) -> PipelineModel:
         report = self._report
@@ -154,6 +164,19 @@ class _Loader:
             tuple(sorted(references, key=lambda each: each.reference_id)),
         )
 
+    def sinks(self) -> tuple[SinkTable, ...]:
+        """The sinks alone."""
+        try:
+            files = replace(find_files(self._folder, self._report), models=())
+            config, _ = self._config(files)
+            wanted = [
+                each for each in self._definitions(files, config) if isinstance(each, CreateSink)
+            ]
+        except InvalidConfig:
+            return ()
+        found = [self._sink(each, [each.view.text], {}) for each in wanted]
+        return tuple(each for each in found if each is not None)
+
     def _config(self, files: PipelineFiles) -> tuple[PipelineConfig | None, Mapping[str, str]]:
         path = files.config
         if leads_outside(self._folder, path):
@@ -169,6 +192,11 @@ class _Loader:
             where = f"{path}:{self._written[('name',)].line}"
             problem = f"`name` is {config.name!r}, and its folder is {expected!r}"
             self._report.add(where, problem, "give both the same name")
+        store = self._written[("store",)]
+        empty = empty_variables(store.text, self._environment)
+        if empty:
+            problem = f"`store` takes `${{{empty[0]}}}`, which is set, and empty"
+            self._report.add(f"{path}:{store.line}", problem, "set it to something, or unset it")
         spark = {key: self._written["spark", key].text for key in config.spark}
         return config, spark
 
@@ -211,11 +239,12 @@ class _Loader:
             hint = "choose one that begins with a letter"
             self._report.add(name.where, f"the name `{name.text}` is reserved", hint)
             return None
-        first = self._names.setdefault((space, name.text.lower()), name.where)
-        if first != name.where:
+        first = self._names.setdefault((space, name.text.lower()), name)
+        # By identity: several may stand on one line.
+        if first is not name:
             what = "source, reference table or view" if space == "table" else space
             problem = f"there is already a {what} `{name.text}`"
-            self._report.add(name.where, problem, f"the other is at {first}")
+            self._report.add(name.exactly, problem, f"the other is at {first.exactly}")
             return None
         return identifier
 
@@ -223,7 +252,7 @@ class _Loader:
         name = found.name
         identifier = self._identifier(SourceId, name, "table")
         connector = check_options(
-            found.options, "source", name.text, self._connectors, self._report
+            found.options, "source", name.text, self._connectors, self._environment, self._report
         )
         check_column_names(name, found.columns, self._report)
         options = _without_connector(found.options.values)
@@ -247,7 +276,12 @@ class _Loader:
         name = found.name
         identifier = self._identifier(ReferenceId, name, "table")
         connector = check_options(
-            found.options, "reference table", name.text, self._connectors, self._report
+            found.options,
+            "reference table",
+            name.text,
+            self._connectors,
+            self._environment,
+            self._report,
         )
         check_column_names(name, found.columns, self._report)
         columns, key = read_key(found, self._report)
@@ -339,7 +373,12 @@ class _Loader:
     ) -> SinkTable | None:
         identifier = self._identifier(SinkId, found.name, "sink")
         connector = check_options(
-            found.options, "sink", found.name.text, self._connectors, self._report
+            found.options,
+            "sink",
+            found.name.text,
+            self._connectors,
+            self._environment,
+            self._report,
         )
         wanted = found.view.text
         view = next((each for each in views if each.lower() == wanted.lower()), None)

@@ -31,10 +31,11 @@ Path_ = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A value as its author wrote it: its line, and its text if it is a scalar."""
+    """A value as its author wrote it: its place, and its text if it is a scalar."""
 
     line: int
     text: str = ""
+    column: int = 1
 
 
 def read_model(
@@ -60,7 +61,9 @@ def written(node: yaml.Node) -> Mapping[Path_, Written]:
 
 
 def _walk(node: yaml.Node, path: Path_) -> Iterator[tuple[Path_, Written]]:
-    yield path, Written(_line(node.start_mark), node.value if _is_scalar(node) else "")
+    mark = node.start_mark
+    text = node.value if _is_scalar(node) else ""
+    yield path, Written(_line(mark), text, mark.column + 1 if mark else 1)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield from _walk(value, (*path, str(key.value)))

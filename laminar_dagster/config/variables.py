@@ -39,6 +39,12 @@ def fill(text: str, environment: Mapping[str, str], missing: Callable[[str], Non
     return _VARIABLE.sub(value, text)
 
 
+def empty_variables(text: str, environment: Mapping[str, str]) -> list[str]:
+    """The variables of a text that are set, and to nothing."""
+    names = [found[1] for found in _VARIABLE.finditer(text)]
+    return [name for name in names if name in environment and not environment[name].strip()]
+
+
 def looks_secret(option: str, written: str) -> bool:
     """Whether an option's name, or user info in its URL, says that its value is a secret."""
     return _SECRET.search(option) is not None or _USER_INFO.search(written) is not None

@@ -119,7 +119,8 @@ class _Item:
         )
 
     def _name(self, key: str, text: str) -> Name:
-        return Name(str(text), self._where(key), self._written(key).line)
+        written = self._written(key)
+        return Name(str(text), self._where(key), written.line, written.column)
 
     def _written(self, *key: str) -> Written:
         return self._places.get((*self._key, *key)) or self._places[self._key]

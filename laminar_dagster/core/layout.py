@@ -270,6 +270,11 @@ def is_letter_path(path: str) -> bool:
     return path.startswith("dead_letters/")
 
 
+def is_output_path(path: str) -> bool:
+    """Whether a path within a checkpoint's folder is of what it put out, not of its state."""
+    return path.startswith(("dead_letters/", "staged/"))
+
+
 def check_path(path: str) -> None:
     """Refuse a path within a checkpoint's folder that this module does not build.
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from laminar_dagster.config.project import load_pipeline
 from laminar_dagster.orchestration.pipeline_defs import build_pipeline_defs
-from laminar_dagster.runtime.assembly import known_connectors
+from laminar_dagster.runtime.loading import load_pipelines
 
 
 class StreamPipelineComponent(dg.Component, dg.Model, dg.Resolvable):
@@ -27,9 +26,9 @@ class StreamPipelineComponent(dg.Component, dg.Model, dg.Resolvable):
         """The definitions of the pipeline.
 
         Raises:
-            InvalidPipeline: Lists every mistake in its files.
+            InvalidPipeline: Lists every mistake.
         """
         folder = (context.path / self.folder).resolve()
         project = Path(context.project_root, self.project).resolve()
-        model = load_pipeline(folder, connectors=known_connectors(), builds_contracts=False)
-        return build_pipeline_defs(model, project)
+        (loaded,) = load_pipelines([folder], project, builds_contracts=False)
+        return build_pipeline_defs(loaded.model, project)

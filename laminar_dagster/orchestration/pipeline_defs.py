@@ -9,7 +9,7 @@ from pathlib import Path
 import dagster as dg
 
 from laminar_dagster.config.model import PipelineModel
-from laminar_dagster.config.project import load_project
+from laminar_dagster.config.pipeline import find_pipelines
 from laminar_dagster.orchestration.asset_specs import reference_spec, source_spec
 from laminar_dagster.orchestration.commit_assets import build_commit_assets
 from laminar_dagster.orchestration.epoch_assets import build_epoch_assets
@@ -18,8 +18,9 @@ from laminar_dagster.orchestration.prune import build_prune_job, build_prune_sch
 from laminar_dagster.orchestration.schedules import build_epoch_schedule
 from laminar_dagster.orchestration.sensors import build_commit_sensor, build_epoch_sensor
 from laminar_dagster.orchestration.spark_resource import spark_resource
-from laminar_dagster.orchestration.stream import Stream, require_one_writer
-from laminar_dagster.runtime.assembly import known_connectors
+from laminar_dagster.orchestration.stream import Stream, require_own_assets
+from laminar_dagster.runtime.assembly import check_models
+from laminar_dagster.runtime.loading import load_pipelines
 
 
 def build_project_defs(
@@ -31,8 +32,8 @@ def build_project_defs(
         InvalidPipeline: Lists every mistake of every pipeline.
     """
     # Every process of Dagster loads this: pandera would cost each of them seconds.
-    models = load_project(project, environment, known_connectors(), builds_contracts=False)
-    return build_definitions(*(Stream(model, project) for model in models))
+    loaded = load_pipelines(find_pipelines(project), project, environment, builds_contracts=False)
+    return _merge(*(Stream(each.model, project) for each in loaded))
 
 
 def build_pipeline_defs(
@@ -41,7 +42,7 @@ def build_pipeline_defs(
     """The definitions of one pipeline.
 
     Args:
-        model: What its author wrote, from ``load_pipeline``.
+        model: What its author wrote, from ``runtime.loading.load_pipelines``.
         project: Where relative paths begin.
         spark: Gives the Spark session in place of the default: anything with a property
             ``spark_session``, such as dagster-pyspark's ``PySparkResource``.
@@ -58,9 +59,17 @@ def build_definitions(
     """The definitions of pipelines that may read what others of them write.
 
     Raises:
-        InvalidConfig: Two sinks write to one place.
+        InvalidPipeline: Lists what is wrong with them, beyond what their files alone tell.
     """
-    require_one_writer(streams)
+    for project in dict.fromkeys(stream.project for stream in streams):
+        check_models([each.model for each in streams if each.project == project], project)
+    return _merge(*streams, spark=spark)
+
+
+def _merge(
+    *streams: Stream, spark: dg.ConfigurableResource[object] | None = None
+) -> dg.Definitions:
+    require_own_assets(streams)
     return dg.Definitions.merge(
         dg.Definitions(assets=[*_sources(streams).values()]),
         *(_definitions_of(stream, spark) for stream in streams),

@@ -28,7 +28,7 @@ from laminar_dagster.core.ids import EpochNumber, SinkId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.orchestration.names import Names, place_key
-from laminar_dagster.runtime.adapters import Adapters, build_adapters, existing_checkpoints
+from laminar_dagster.runtime.assembly import Adapters, build_adapters, existing_checkpoints
 from laminar_dagster.runtime.backlog import Backlog, measure
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock
@@ -173,8 +173,8 @@ class Stream:
         )
 
 
-def require_one_writer(streams: tuple[Stream, ...]) -> None:
-    """Refuse two sinks that write to one place: each would take the other's rows for its own.
+def require_own_assets(streams: tuple[Stream, ...]) -> None:
+    """Refuse two sinks that would be one asset: of several projects, or named almost alike.
 
     Raises:
         InvalidConfig: Names both.
@@ -182,7 +182,9 @@ def require_one_writer(streams: tuple[Stream, ...]) -> None:
     seen: dict[dg.AssetKey, SinkTable] = {}
     for stream in streams:
         for table in stream.model.sinks:
-            first = seen.setdefault(stream.sink_key(table), table)
+            key = stream.sink_key(table)
+            first = seen.setdefault(key, table)
             if first is not table:
-                problem = f"sink `{table.sink_id}` writes where `{first.sink_id}` does"
+                name = key.to_user_string()
+                problem = f"sinks `{table.sink_id}` and `{first.sink_id}` are one asset, {name}"
                 raise InvalidConfig(str(table.place), problem, f"the other is at {first.place}")

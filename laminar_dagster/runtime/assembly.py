@@ -1,23 +1,31 @@
-"""From the model of a pipeline to one that runs: adapters, store and engine put together."""
+"""From the model of a pipeline to one that runs: adapters, store and engine put together.
+
+``check_models`` finds what is wrong with a model beyond its files; whoever opens a pipeline has it
+looked at. It starts no Spark, and makes no store, folder or database that is not there yet.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from laminar_dagster.config.connectors import Connectors
 from laminar_dagster.config.definition import define
+from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.model import (
     PipelineModel,
+    Place,
     ReferenceTable,
     SinkTable,
     SourceTable,
 )
-from laminar_dagster.config.pipeline import PipelineConfig
-from laminar_dagster.core.errors import InvalidConfig, InvalidState
+from laminar_dagster.config.pipeline import PipelineConfig, config_file, find_pipelines
+from laminar_dagster.config.project import read_sinks
+from laminar_dagster.core.errors import InvalidConfig, InvalidName, InvalidState
 from laminar_dagster.core.ids import CheckpointId, PipelineName
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
@@ -51,11 +59,12 @@ from laminar_dagster.sources.postgres.traits import postgres_cdc_traits
 from laminar_dagster.sources.references.delta import DeltaReference
 from laminar_dagster.sources.references.file import FileReference
 from laminar_dagster.sources.references.postgres import PostgresReference
-from laminar_dagster.stores.url import open_store
+from laminar_dagster.stores.url import local_folder, open_store
 
 if TYPE_CHECKING:
     from laminar_dagster.spark.session import SessionFactory
 
+BuiltT = TypeVar("BuiltT")
 SourceBuilder = Callable[[SourceTable, Path, Mapping[str, str]], Source]
 SnapshotSourceBuilder = Callable[[SourceTable, Path, Mapping[str, str], SnapshotKeeper], Source]
 
@@ -82,6 +91,15 @@ SINKS: Final[Mapping[str, Callable[[SinkTable, Path, PipelineName], Sink]]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """What a pipeline reads from and writes to."""
+
+    sources: tuple[Source, ...]
+    sinks: tuple[Sink, ...]
+    references: tuple[Reference, ...] = ()
+
+
 def known_connectors() -> Connectors:
     """The connectors that there are. Each adapter checks its own options."""
     return Connectors(
@@ -106,9 +124,11 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory | None
             that only commits, and loads no Spark.
 
     Raises:
-        InvalidConfig: An option is wrong, or a connector unknown.
+        InvalidPipeline: Lists all that ``check_models`` finds.
         ConditionsIgnored: The store cannot hold checkpoints.
     """
+    # What follows would stop at the first mistake, and look at no other pipeline.
+    check_models([model], project)
     config = model.config
     store = open_store(config.store, project)
     store.probe()
@@ -127,6 +147,120 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory | None
         max_drift=config.epoch.drift_micros,
         retention=Retention.of(config.retention),
     )
+
+
+def check_models(models: Sequence[PipelineModel], project: Path) -> tuple[Adapters, ...]:
+    """Refuse what is wrong with pipelines of a project, beyond what their files alone tell.
+
+    Returns:
+        What each of them reads from and writes to; nothing is opened yet.
+
+    Raises:
+        InvalidPipeline: Lists every option that is wrong, wrong addresses of stores, and sinks that
+            write where another does, of any pipeline of the project.
+    """
+    report = Report()
+    found: list[Adapters] = []
+    for model in models:
+        try:
+            found.append(build_adapters(model, project))
+        except InvalidConfig as error:
+            report.add_error(error)
+    _check_targets(models, project, report)
+    report.raise_if_any()
+    return tuple(found)
+
+
+def _check_targets(models: Sequence[PipelineModel], project: Path, report: Report) -> None:
+    """Two sinks at one table would each take the other's rows for its own."""
+    names = {str(model.config.name) for model in models}
+    others = (folder for folder in find_pipelines(project) if folder.name not in names)
+    written: dict[str, SinkTable] = {}
+    for folder in others:
+        name = PipelineName(folder.name)
+        for table in read_sinks(folder):
+            written |= dict.fromkeys(_targets(table, project, name), table)
+    for model in models:
+        for table in model.sinks:
+            targets = _targets(table, project, model.config.name)
+            first = next((written[each] for each in targets if each in written), None)
+            if first is not None:
+                problem = f"sink `{table.sink_id}` writes where `{first.sink_id}` does"
+                hint = f"give each a table of its own; the other is at {first.place}"
+                report.add(str(table.place), problem, hint)
+            written |= dict.fromkeys(targets, table)
+
+
+def _targets(table: SinkTable, project: Path, pipeline: PipelineName) -> tuple[str, ...]:
+    """What a sink writes to; nothing if it has a mistake, which is told by itself."""
+    try:
+        return tuple(sorted(build_sink(table, project, pipeline).targets))
+    except (InvalidConfig, InvalidName):
+        return ()
+
+
+def build_adapters(model: PipelineModel, project: Path) -> Adapters:
+    """Build every source, reference table and sink; nothing is opened yet.
+
+    Raises:
+        InvalidPipeline: Lists every option that is wrong, and a wrong address of the store.
+    """
+    report = Report()
+    store = _existing_store(model.config, project, report)
+    name = model.config.name
+    sources = _build_each(
+        [
+            (table.place, partial(build_source, table, model.config, project, store))
+            for table in model.sources
+        ],
+        report,
+    )
+    sinks = _build_each(
+        [(table.place, partial(build_sink, table, project, name)) for table in model.sinks],
+        report,
+    )
+    references = _build_each(
+        [(table.place, partial(build_reference, table, project)) for table in model.references],
+        report,
+    )
+    report.raise_if_any()
+    return Adapters(sources, sinks, references)
+
+
+def _existing_store(config: PipelineConfig, project: Path, report: Report) -> ObjectStore | None:
+    try:
+        checkpoints = existing_checkpoints(config, project)
+    except InvalidConfig as error:
+        where = str(config_file(project, config.name))
+        report.add(where, f"`store`: {error.problem}", error.suggestion)
+        return None
+    return checkpoints.objects if checkpoints else None
+
+
+def _build_each(
+    wanted: Sequence[tuple[Place, Callable[[], BuiltT]]], report: Report
+) -> tuple[BuiltT, ...]:
+    built = []
+    for place, build in wanted:
+        try:
+            built.append(build())
+        except InvalidConfig as error:
+            report.add_error(error)
+        except InvalidName as error:
+            report.add(str(place), str(error), error.advice())
+    return tuple(built)
+
+
+def existing_checkpoints(config: PipelineConfig, project: Path) -> CheckpointStore | None:
+    """The checkpoints of a pipeline; None when it has no store yet.
+
+    Raises:
+        InvalidConfig: The address of the store is wrong.
+    """
+    folder = local_folder(config.store, project)
+    if folder is not None and not folder.exists():
+        return None
+    return CheckpointStore(open_store(config.store, project))
 
 
 def build_engine(

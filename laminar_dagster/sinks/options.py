@@ -37,7 +37,7 @@ class SinkOptions:
             if default is None:
                 self._add(f"option `{name}` is missing")
             return default or ""
-        if not value:
+        if not value.strip():
             self._add(f"option `{name}` is empty")
         return value
 

@@ -45,7 +45,7 @@ def local_folder(url: str, base: Path = Path()) -> Path | None:
     Raises:
         InvalidConfig: As ``open_store``.
     """
-    if not url:
+    if not url.strip():
         raise InvalidConfig(_WHERE, "it is empty", "use file:///path or s3://bucket/prefix")
     if not _SCHEME.match(url):
         return Path(os.path.abspath(base / os.path.expanduser(url)))

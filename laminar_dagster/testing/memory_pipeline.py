@@ -314,6 +314,11 @@ class MemorySink:
     sink_id: SinkId = TABLE
     address: str = "memory://table"
 
+    @property
+    def targets(self) -> frozenset[str]:
+        """The table."""
+        return frozenset({self.address})
+
     def ledger(self) -> EpochNumber | None:
         """The table's."""
         self._reach()

@@ -34,7 +34,8 @@ _shared_fixtures: Final = pytest.StashKey[list[tuple[str, float]]]()
 _measured: Final = pytest.StashKey["Durations"]()
 
 
-@dataclass(slots=True)
+# Pytest keeps plug-ins in sets.
+@dataclass(slots=True, eq=False)
 class Durations:
     """What one run measured.
 

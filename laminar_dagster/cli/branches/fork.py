@@ -11,7 +11,7 @@ from laminar_dagster.cli import wording
 from laminar_dagster.cli.branches.opening import OpenBranch, open_branch
 from laminar_dagster.cli.branches.progress import ReplayProgress
 from laminar_dagster.cli.numbers import EPOCH_OR_BEGINNING
-from laminar_dagster.cli.options import json_option
+from laminar_dagster.cli.options import TEXT, json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import find_model, pipeline_argument, project_of
 from laminar_dagster.cli.progress import live_line
@@ -31,7 +31,9 @@ from laminar_dagster.runtime.branches.replaying import Replay
     metavar="N",
     help="The last epoch that is right as it is; 0 to begin at the beginning.",
 )
-@click.option("--as", "name", required=True, metavar="NAME", help="What the branch is called.")
+@click.option(
+    "--as", "name", type=TEXT, required=True, metavar="NAME", help="What the branch is called."
+)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, pipeline: str | None, from_epoch: int, name: str) -> None:

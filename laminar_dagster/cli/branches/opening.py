@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from laminar_dagster.cli.epochs.history import open_history
+from laminar_dagster.cli.options import TEXT
 from laminar_dagster.cli.pipelines import project_of, spark_session
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.branch import BranchSink
@@ -26,7 +27,7 @@ Named = tuple[str | None, BranchName]
 def branch_argument(command: CallableT) -> CallableT:
     """``[PIPELINE] NAME``: the only pipeline of the project need not be named."""
     return click.argument(
-        "named", metavar="[PIPELINE] NAME", nargs=-1, required=True, callback=_named
+        "named", type=TEXT, metavar="[PIPELINE] NAME", nargs=-1, required=True, callback=_named
     )(command)
 
 
@@ -88,13 +89,10 @@ def open_branch(
         NoEpochs: The pipeline has not run yet.
         InvalidPipeline: Lists every option that is wrong.
     """
-    from laminar_dagster.runtime.adapters import build_adapters
     from laminar_dagster.runtime.branches.assembly import assemble_branch
     from laminar_dagster.runtime.branches.published import branch_sinks
 
     project = project_of(ctx).absolute()
-    # The assembly would stop at the first mistake.
-    build_adapters(model, project)
     main = open_history(ctx, model.config)
     session = spark_session(model, when_started)
     pipeline = assemble_branch(model, project, main.objects, name, session)

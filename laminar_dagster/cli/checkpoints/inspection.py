@@ -20,8 +20,10 @@ from laminar_dagster.core import layout
 from laminar_dagster.core.errors import IntegrityError
 from laminar_dagster.core.ids import CheckpointId, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest, PartitionSnapshotEntry
+from laminar_dagster.core.ports import Sink
 from laminar_dagster.core.recovery import Candidate
 from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.record_checks import check_records
 from laminar_dagster.runtime.verification import verify_checkpoint
 
 # A file as a manifest names it: key, size, SHA-256.
@@ -54,7 +56,12 @@ class Inspection:
 
 
 def inspect_checkpoints(
-    checkpoints: CheckpointStore, candidates: Sequence[Candidate], *, with_latest: bool
+    checkpoints: CheckpointStore,
+    candidates: Sequence[Candidate],
+    *,
+    with_latest: bool = False,
+    with_records: bool = False,
+    sinks: Sequence[Sink] = (),
 ) -> Inspection:
     """Read every file of some checkpoints, with a progress bar.
 
@@ -62,6 +69,8 @@ def inspect_checkpoints(
         checkpoints: Where they are.
         candidates: Which ones.
         with_latest: Whether to look at the pointer to the latest one as well.
+        with_records: Whether to look at all documents of the store, and at its branches.
+        sinks: Of the pipeline, as far as they are known: they are asked how far they are.
 
     Raises:
         LaminarError: The store is away, which says nothing about the files.
@@ -88,7 +97,19 @@ def inspect_checkpoints(
     ):
         for manifest in manifests:
             _inspect(checkpoints, manifest, known, progress, found)
+    if with_records:
+        _inspect_records(checkpoints, sinks, found)
     return found
+
+
+def _inspect_records(
+    checkpoints: CheckpointStore, sinks: Sequence[Sink], found: Inspection
+) -> None:
+    told = {problem.key for problem in found.problems}
+    for each in check_records(checkpoints, sinks):
+        if each.key not in told and each.checkpoint_id not in found.collected:
+            problem = Problem(each.checkpoint_id, each.epoch, each.key, each.error)
+            found.problems.append(problem)
 
 
 def _inspect(

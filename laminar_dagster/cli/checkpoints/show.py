@@ -11,7 +11,7 @@ from laminar_dagster.cli.checkpoints.selection import (
 )
 from laminar_dagster.cli.manifest_dossier import dossier
 from laminar_dagster.cli.numbers import EPOCH
-from laminar_dagster.cli.options import json_option, store_option
+from laminar_dagster.cli.options import TEXT, json_option, store_option
 from laminar_dagster.cli.output import Output, output_of
 from laminar_dagster.cli.plain_documents import plain_document
 from laminar_dagster.cli.store import open_checkpoints
@@ -24,7 +24,7 @@ from laminar_dagster.runtime.clock import SystemClock
 
 
 @click.command("show")
-@click.argument("checkpoint", metavar="ID", required=False)
+@click.argument("checkpoint", type=TEXT, metavar="ID", required=False)
 @click.option("--epoch", type=EPOCH, metavar="N", help="The checkpoint of an epoch.")
 @click.option("--files", "every_file", is_flag=True, help="List every file, however many.")
 @store_option

@@ -10,15 +10,16 @@ import click
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.checkpoints.inspection import Inspection, inspect_checkpoints
 from laminar_dagster.cli.checkpoints.selection import LATEST, find_checkpoint, read_checkpoint
-from laminar_dagster.cli.options import json_option, store_option
+from laminar_dagster.cli.options import TEXT, json_option, store_option
 from laminar_dagster.cli.output import output_of
-from laminar_dagster.cli.store import open_checkpoints
+from laminar_dagster.cli.store import known_sinks, open_checkpoints
 from laminar_dagster.cli.tables import Block, Column, Line, Table
 from laminar_dagster.core.errors import IntegrityError
 from laminar_dagster.core.recovery import Candidate
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 
 _DAMAGED: Final = IntegrityError.exit_code
+_REMEDY: Final = "`laminar recover` mends what a pipeline needs to go on."
 _COLUMNS: Final = (
     Column("epoch", right=True, optional=2),
     Column("checkpoint", optional=1),
@@ -27,25 +28,34 @@ _COLUMNS: Final = (
 
 
 @click.command("verify")
-@click.argument("checkpoint", metavar="[ID]", required=False)
+@click.argument("checkpoint", type=TEXT, metavar="[ID]", required=False)
 @store_option
 @json_option
 @click.pass_context
 def command(ctx: click.Context, checkpoint: str | None, store: str | None) -> int:
-    """Read every file of a checkpoint, or of all, and compare size and SHA-256.
+    """Read everything that a store keeps, or one checkpoint, and compare it with what was written.
 
-    ID is an id, the beginning of one, or `latest`. Damaged manifests and the pointer to the
-    latest checkpoint count too. Exits with 4 when anything is damaged or missing.
+    Without ID: every file of every checkpoint against size and SHA-256, and every document beside
+    them (plans, winners, manifests, attempts, the pointer to the latest checkpoint), also of
+    branches; a gap in the line of epochs counts too. The sinks of a pipeline of the project are
+    asked how far they are. ID is an id, the beginning of one, or
+    `latest`. Exits with 4 when anything is damaged or missing.
     """
     output = output_of(ctx)
     checkpoints = open_checkpoints(ctx, store)
-    with_latest = checkpoint is None or checkpoint.strip().lower() == LATEST
+    with_latest = checkpoint is not None and checkpoint.strip().lower() == LATEST
     candidates = (
         list(checkpoints.candidates())
         if checkpoint is None
         else [_candidate(checkpoints, checkpoint)]
     )
-    found = inspect_checkpoints(checkpoints, candidates, with_latest=with_latest)
+    found = inspect_checkpoints(
+        checkpoints,
+        candidates,
+        with_latest=with_latest,
+        with_records=checkpoint is None,
+        sinks=known_sinks(ctx, store) if checkpoint is None else (),
+    )
     output.result(lambda: _document(found), lambda: _blocks(found, checkpoints.objects.url))
     for gone in found.collected:
         output.warn(f"checkpoint {gone} was collected meanwhile; it is not counted")
@@ -73,6 +83,7 @@ def _document(found: Inspection) -> dict[str, Any]:
                 "key": problem.key,
                 "kind": problem.error.kind,
                 "message": str(problem.error),
+                "hint": _REMEDY,
             }
             for problem in found.problems
         ],
@@ -100,4 +111,4 @@ def _blocks(found: Inspection, url: str) -> Iterator[Block]:
     damaged = len({each.checkpoint_id for each in found.problems if each.checkpoint_id})
     problems = wording.count(len(rows), "problem")
     yield Line(f"{problems}: {damaged} of {total} damaged. {read}.")
-    yield Line("`laminar recover` mends what a pipeline needs to go on.")
+    yield Line(_REMEDY)

@@ -10,18 +10,18 @@ from laminar_dagster.cli import wording
 from laminar_dagster.cli.dead_letters.finding import letters_of_epoch
 from laminar_dagster.cli.epochs.history import open_history
 from laminar_dagster.cli.numbers import EPOCH
-from laminar_dagster.cli.options import json_option
+from laminar_dagster.cli.options import TEXT, json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import find_model, pipeline_argument, project_of
 from laminar_dagster.cli.tables import Block, Line
-from laminar_dagster.runtime.adapters import build_adapters
+from laminar_dagster.runtime.assembly import build_adapters
 from laminar_dagster.runtime.dead_letters import Replayed, replay_letters
 
 
 @click.command("replay")
 @click.argument("epoch", metavar="N", type=EPOCH)
 @pipeline_argument
-@click.option("--source", metavar="NAME", help="Of one source only.")
+@click.option("--source", type=TEXT, metavar="NAME", help="Of one source only.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, epoch: int, pipeline: str | None, source: str | None) -> None:

@@ -13,7 +13,7 @@ from laminar_dagster.cli.arrow_rows import rows_document, rows_table
 from laminar_dagster.cli.dead_letters.finding import letters_of_epoch
 from laminar_dagster.cli.epochs.history import open_history_of
 from laminar_dagster.cli.numbers import EPOCH
-from laminar_dagster.cli.options import json_option, limit_option
+from laminar_dagster.cli.options import TEXT, json_option, limit_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import pipeline_argument
 from laminar_dagster.cli.tables import Block, Line
@@ -24,7 +24,7 @@ from laminar_dagster.runtime.dead_letters import LetterKind, Letters, read_lette
 @click.command("show")
 @click.argument("epoch", metavar="N", type=EPOCH)
 @pipeline_argument
-@click.option("--source", metavar="NAME", help="Of one source only.")
+@click.option("--source", type=TEXT, metavar="NAME", help="Of one source only.")
 @click.option("--kind", type=click.Choice(["bad", "late"]), help="Of one kind only.")
 @limit_option(20, "records of each kind")
 @json_option

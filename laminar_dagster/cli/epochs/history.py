@@ -16,7 +16,7 @@ from laminar_dagster.core.ids import GENESIS, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.prepared import LatestPointer
 from laminar_dagster.core.recovery import FoundEpoch
-from laminar_dagster.runtime.adapters import existing_checkpoints
+from laminar_dagster.runtime.assembly import existing_checkpoints
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.survey import find_epoch
 

@@ -31,7 +31,7 @@ from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.protocol import Step
 from laminar_dagster.core.reference import ReferencePin
 from laminar_dagster.core.upkeep import describe_upkeep
-from laminar_dagster.runtime.adapters import build_adapters
+from laminar_dagster.runtime.assembly import build_adapters
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock
 from laminar_dagster.runtime.ledgers import Ledgers

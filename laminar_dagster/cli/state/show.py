@@ -10,7 +10,7 @@ from laminar_dagster.cli import wording
 from laminar_dagster.cli.arrow_rows import rows_document, rows_table
 from laminar_dagster.cli.epochs.history import open_history_of
 from laminar_dagster.cli.numbers import EPOCH
-from laminar_dagster.cli.options import json_option, limit_option
+from laminar_dagster.cli.options import TEXT, json_option, limit_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import pipeline_argument
 from laminar_dagster.cli.state.reading import manifest_of, state_of
@@ -20,7 +20,7 @@ from laminar_dagster.runtime.state_reader import OperatorState
 
 
 @click.command("show")
-@click.argument("operator")
+@click.argument("operator", type=TEXT)
 @pipeline_argument
 @click.option(
     "--epoch",

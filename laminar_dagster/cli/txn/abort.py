@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from laminar_dagster.cli import wording
-from laminar_dagster.cli.options import json_option
+from laminar_dagster.cli.options import TEXT, json_option
 from laminar_dagster.cli.output import Output, output_of
 from laminar_dagster.cli.pipelines import pipeline_argument
 from laminar_dagster.cli.tables import Block, Line, show
@@ -16,7 +16,7 @@ from laminar_dagster.cli.txn.finding import Found, find_transactions, table_of
 
 @click.command("abort")
 @pipeline_argument
-@click.option("--id", "identity", metavar="ID", help="One transactional id only.")
+@click.option("--id", "identity", type=TEXT, metavar="ID", help="One transactional id only.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 @click.pass_context

@@ -14,7 +14,7 @@ from laminar_dagster.cli.pipelines import find_model, project_of
 from laminar_dagster.cli.tables import Column, Table
 from laminar_dagster.core.ids import SinkId
 from laminar_dagster.core.ports import PendingTransaction, Transactional
-from laminar_dagster.runtime.adapters import build_adapters
+from laminar_dagster.runtime.assembly import build_adapters
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,21 @@ ObjectKind = Literal["source", "reference table", "view", "sink"]
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name and its place."""
+    """A name and its place.
+
+    Attributes:
+        column: In its line, where ``where`` does not tell it; 0 if nobody knows.
+    """
 
     text: str
     where: str
     line: int
+    column: int = 0
+
+    @property
+    def exactly(self) -> str:
+        """Its place, to tell it from another on the same line."""
+        return f"{self.where}:{self.column}" if self.column else self.where
 
 
 @dataclass(frozen=True, slots=True)

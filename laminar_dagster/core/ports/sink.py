@@ -115,6 +115,14 @@ class Sink(Protocol):
         """Where it is, as a URL without secrets: the same for everybody who uses it."""
         ...
 
+    @property
+    def targets(self) -> frozenset[str]:
+        """What it writes to, spelled in one way however its author has written it.
+
+        Several for a service of several servers. Sinks that share one write into each other.
+        """
+        ...
+
     def ledger(self) -> EpochNumber | None:
         """The last committed epoch, as any other reader would see it; None before the first.
 

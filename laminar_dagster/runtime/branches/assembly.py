@@ -9,7 +9,12 @@ from laminar_dagster.config.definition import define
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.ids import MAX_EPOCH, BranchName, PipelineName
 from laminar_dagster.core.ports import ObjectStore
-from laminar_dagster.runtime.assembly import build_engine, build_reference, build_source
+from laminar_dagster.runtime.assembly import (
+    build_engine,
+    build_reference,
+    build_source,
+    check_models,
+)
 from laminar_dagster.runtime.branches.places import table_folder
 from laminar_dagster.runtime.branches.published import branch_sinks
 from laminar_dagster.runtime.branches.records import branch_area
@@ -42,9 +47,10 @@ def assemble_branch(
         session: As for ``runtime.assembly.assemble``.
 
     Raises:
-        InvalidConfig: An option is wrong, or a connector unknown.
+        InvalidPipeline: Lists all that is wrong with the version, its own sinks included.
         InvalidName: The names of pipeline and branch together are too long.
     """
+    check_models([model], project)
     config = model.config
     area = branch_area(store, name)
     # The plans that a branch carries out name snapshots of the pipeline.

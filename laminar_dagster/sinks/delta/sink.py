@@ -149,6 +149,21 @@ class DeltaSink:
         """The table's folder."""
         return f"file://{self._folder}" if self._folder else self._location
 
+    @property
+    def targets(self) -> frozenset[str]:
+        """The folder behind every link; in an object store the bucket, the path, the endpoint."""
+        if self._folder:
+            return frozenset({f"file://{os.path.realpath(self._folder)}"})
+        parts = urlsplit(self._location)
+        scheme = "s3" if parts.scheme in ("s3a", "s3n") else parts.scheme
+        path = "/".join(part for part in parts.path.split("/") if part)
+        ends = [
+            value.rstrip("/").lower()
+            for name, value in self._options.items()
+            if name.lower().endswith(("endpoint", "endpoint_url"))
+        ]
+        return frozenset({f"{scheme}://{parts.netloc.lower()}/{path}@{','.join(sorted(ends))}"})
+
     def __repr__(self) -> str:
         """The sink and its place, without the storage options."""
         return f"DeltaSink({self._sink_id!r}, {self._location!r})"

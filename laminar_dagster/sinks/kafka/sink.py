@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from typing import Final
 import pyarrow as pa
 from confluent_kafka import TopicPartition
 
+from laminar_dagster.clients.hosts import same_spelling
 from laminar_dagster.clients.kafka.asker import Asker
 from laminar_dagster.clients.kafka.cluster import Cluster
 from laminar_dagster.clients.kafka.partition_reader import PartitionReader
@@ -59,6 +61,9 @@ _BATCH_BYTES: Final = 1_000_000
 _PATIENCE_FOR_OTHERS: Final = 2.0
 # Of a partition, when its end is searched for messages of this sink.
 _LOOKED_AT: Final = 1000
+# A host or an address in brackets, and its port, after the name of a protocol that may stand there.
+_BROKER: Final = re.compile(r"(?:[A-Za-z_]+://)?(\[[^\],]*\]|[^\s,:]+)(?::([0-9]+))?")
+_DEFAULT_PORT: Final = 9092
 # There may have been more instances before.
 _GROUPS_LOOKED_FOR: Final = 16
 
@@ -101,6 +106,15 @@ class KafkaSink:
         """The servers and the topic."""
         servers = ",".join(sorted(self._options.bootstrap_servers.replace(" ", "").split(",")))
         return f"kafka://{servers}/{self._options.topic}"
+
+    @property
+    def targets(self) -> frozenset[str]:
+        """The topic, by each of the brokers that its cluster may be found at."""
+        brokers = _BROKER.findall(self._options.bootstrap_servers)
+        return frozenset(
+            f"kafka://{same_spelling(host, port or _DEFAULT_PORT)}/{self._options.topic}"
+            for host, port in brokers
+        )
 
     def __repr__(self) -> str:
         """The sink and its topic."""

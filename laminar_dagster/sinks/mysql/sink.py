@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pymysql
 
+from laminar_dagster.clients.hosts import same_spelling
 from laminar_dagster.clients.mysql.identifiers import identifier
 from laminar_dagster.clients.mysql.server import Server
 from laminar_dagster.clients.mysql.session import Session
@@ -144,6 +145,13 @@ class MysqlSink:
         server = self._server
         place = "/".join(quote(part, "") for part in (server.database, self._target.table))
         return f"mysql://{quote(server.host, '[]:')}:{server.port}/{place}"
+
+    @property
+    def targets(self) -> frozenset[str]:
+        """The table. Whether case counts in its name, only the server knows."""
+        server = self._server
+        place = f"{server.database}/{self._target.table}"
+        return frozenset({f"mysql://{same_spelling(server.host, server.port)}/{place}"})
 
     def __repr__(self) -> str:
         """The sink and its table."""

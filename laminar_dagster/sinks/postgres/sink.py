@@ -12,6 +12,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
+from laminar_dagster.clients.hosts import same_spelling
 from laminar_dagster.clients.postgres.failures import describe
 from laminar_dagster.clients.postgres.server import Connection, Server
 from laminar_dagster.config.model import SinkTable
@@ -143,6 +144,18 @@ class PostgresSink:
         server, target = self._server, self._target
         place = "/".join(quote(part, "") for part in (server.database, target.schema, target.table))
         return f"postgresql://{quote(server.host, ',[]:')}:{server.port}/{place}"
+
+    @property
+    def targets(self) -> frozenset[str]:
+        """The table, by each of the hosts that the server may be found at."""
+        server, target = self._server, self._target
+        place = f"{server.database}/{target.schema}/{target.table}"
+        hosts, ports = server.host.split(","), server.port.split(",")
+        ports *= len(hosts) if len(ports) == 1 else 1
+        return frozenset(
+            f"postgresql://{same_spelling(host, port.strip())}/{place}"
+            for host, port in zip(hosts, ports, strict=False)
+        )
 
     def __repr__(self) -> str:
         """The sink and its table."""

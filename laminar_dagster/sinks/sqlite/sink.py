@@ -173,6 +173,13 @@ class SqliteSink:
         """The database's file, and the table."""
         return f"sqlite://{self._path}/{self._table}"
 
+    @property
+    def targets(self) -> frozenset[str]:
+        """The file behind every link, and the table: its name has no case for SQLite."""
+        # Only the letters of ASCII are folded.
+        table = self._table.encode().lower().decode()
+        return frozenset({f"sqlite://{os.path.realpath(self._path)}/{table}"})
+
     def __repr__(self) -> str:
         """The sink, its file and its table."""
         return f"SqliteSink({self._sink_id!r}, {str(self._path)!r}, {self._table!r})"

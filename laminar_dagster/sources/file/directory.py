@@ -78,6 +78,22 @@ class Directory:
     root: Path
     pattern: str
 
+    def require_folder(self, where: str) -> None:
+        """Before the first epoch: a folder that never was there will not come back by itself.
+
+        Raises:
+            InvalidConfig: There is none.
+        """
+        try:
+            is_folder = stat.S_ISDIR(os.stat(self.root).st_mode)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise as_named(error, self.source_id, str(self.root)) from error
+            is_folder = False
+        if not is_folder:
+            problem = f"source {self.source_id}: there is no folder {_shown(str(self.root))}"
+            raise InvalidConfig(where, problem, "make it, or mend `path`")
+
     def files(self, limit: int) -> tuple[str, ...]:
         """The relative paths of the files, sorted by their UTF-8 bytes.
 

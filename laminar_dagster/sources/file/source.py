@@ -58,9 +58,21 @@ class FileSource:
     """Implements ``core.ports.Source``."""
 
     def __init__(
-        self, source_id: SourceId, root: Path, columns: Iterable[Column], options: FileOptions
+        self,
+        source_id: SourceId,
+        root: Path,
+        columns: Iterable[Column],
+        options: FileOptions,
+        where: str | None = None,
     ) -> None:
         """Describe the source; nothing is looked at yet.
+
+        Args:
+            source_id: Its name within the pipeline.
+            root: The folder.
+            columns: Of a record.
+            options: How to read it.
+            where: What names the folder, for an error where it was never there.
 
         Raises:
             ValueError: The columns cannot be read from such files.
@@ -71,6 +83,7 @@ class FileSource:
         require_readable(self._schema, options)
         self._directory = Directory(str(source_id), Path(os.path.abspath(root)), options.pattern)
         self._framing = framing_of(options)
+        self._where = where
 
     @classmethod
     def from_table(
@@ -89,7 +102,7 @@ class FileSource:
         where = str(table.place)
         path, options = read_options({**defaults, **table.options}, where)
         try:
-            return cls(table.source_id, project / path, table.columns, options)
+            return cls(table.source_id, project / path, table.columns, options, where)
         except ValueError as error:
             raise InvalidConfig(where, f"source {table.source_id}: {error}") from None
 
@@ -123,9 +136,12 @@ class FileSource:
             SourceReplaced: A file shrank, or holds other bytes than those that were read.
             RetentionExpired: A file is gone.
             SourceUnavailable, AuthFailed: The directory or a file cannot be read.
-            InvalidConfig: A link leads out of the directory, or there are too many files.
+            InvalidConfig: A link leads out of the directory, or there are too many files, or the
+                directory never was there.
         """
         require_utc("clock", clock)
+        if self._where is not None and previous is None and not start:
+            self._directory.require_folder(self._where)
         known = self._offsets(start)
         pinned = self._pinned(previous)
         listed = self._directory.files(self._options.max_files)

@@ -22,8 +22,7 @@ from laminar_dagster.core.ids import CheckpointId
 from laminar_dagster.core.manifest import CheckpointManifest, RecordCounts, SourceOffsetEntry
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.ports import Admission, EpochOutput, Examination
-from laminar_dagster.runtime.adapters import build_adapters
-from laminar_dagster.runtime.assembly import known_connectors
+from laminar_dagster.runtime.assembly import build_adapters, known_connectors
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.pipeline import Pipeline

@@ -15,8 +15,7 @@ import pytest
 from laminar_dagster.cli.connections import check_connections
 from laminar_dagster.config.project import load_project
 from laminar_dagster.core.ids import EpochNumber
-from laminar_dagster.runtime.adapters import build_adapters
-from laminar_dagster.runtime.assembly import assemble, known_connectors
+from laminar_dagster.runtime.assembly import assemble, build_adapters, known_connectors
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.pipeline import Pipeline

@@ -125,6 +125,10 @@ class _KillingSink:
     def address(self) -> str:
         return self.inner.address
 
+    @property
+    def targets(self) -> frozenset[str]:
+        return self.inner.targets
+
     def ledger(self) -> EpochNumber | None:
         return self.inner.ledger()
 
@@ -168,6 +172,10 @@ class _BlockedSink:
     @property
     def address(self) -> str:
         return self.inner.address
+
+    @property
+    def targets(self) -> frozenset[str]:
+        return self.inner.targets
 
     def ledger(self) -> EpochNumber | None:
         return self.inner.ledger()

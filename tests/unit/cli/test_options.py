@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import click
 import pytest
@@ -9,7 +10,7 @@ from click.testing import CliRunner
 
 from laminar_dagster.cli.main import cli
 from laminar_dagster.cli.numbers import EPOCH, EPOCH_OR_BEGINNING, PORT, NumberType
-from laminar_dagster.cli.options import DurationType, LimitType
+from laminar_dagster.cli.options import DurationType, LimitType, PathType, TextType
 
 
 @pytest.mark.parametrize(
@@ -111,3 +112,50 @@ def test_a_wrong_number_is_answered_in_words(
     assert "'x' is not " in told
     assert "a whole number from " in told
     assert "integer" not in told
+
+
+TEXTS = [
+    (words, parameter)
+    for words, command in [((), cli), *commands()]
+    for parameter in command.params
+    if not (isinstance(parameter, click.Option) and (parameter.is_flag or parameter.count))
+]
+
+
+def test_every_text_of_the_command_line_is_read_in_one_place() -> None:
+    plain = (type(click.STRING), type(click.UNPROCESSED))
+    for words, parameter in TEXTS:
+        assert not isinstance(parameter.type, plain), (words, parameter.name)
+        is_path = isinstance(parameter.type, click.Path)
+        assert not is_path or isinstance(parameter.type, PathType), (words, parameter.name)
+
+
+@pytest.mark.parametrize("text", ["", " \t"], ids=["empty", "blank"])
+@pytest.mark.parametrize(
+    ("words", "parameter"),
+    TEXTS,
+    ids=lambda each: getattr(each, "name", " ".join(each) if isinstance(each, tuple) else None),
+)
+def test_an_empty_text_is_refused_before_anything_is_done(
+    words: tuple[str, ...],
+    parameter: click.Parameter,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is what a shell makes of a variable that is not set."""
+    monkeypatch.chdir(tmp_path)
+    given = [*words]
+    if isinstance(parameter, click.Option):
+        given += [parameter.opts[0], text]
+    else:
+        command = dict(commands())[words]
+        arguments = [each for each in command.params if isinstance(each, click.Argument)]
+        given += ["1"] * arguments.index(parameter) + [text]
+    # A group looks at its options when it has a command.
+    given += ["list"] if words == ("checkpoints",) else ["validate"] if not words else []
+    result = CliRunner().invoke(cli, given)
+    assert result.exit_code == 2, result.output
+    if isinstance(parameter.type, TextType | PathType):
+        assert "it is empty" in result.output
+    assert not [*tmp_path.iterdir()]

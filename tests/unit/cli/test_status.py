@@ -19,7 +19,7 @@ from laminar_dagster.core.ids import BranchName, CheckpointId, EpochNumber, Sink
 from laminar_dagster.core.ports import ReferenceFreshness
 from laminar_dagster.core.upkeep import Promotion
 from laminar_dagster.runtime import steps
-from laminar_dagster.runtime.adapters import Adapters
+from laminar_dagster.runtime.assembly import Adapters
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.upkeep import plan_upkeep
 from laminar_dagster.testing.memory_pipeline import MemorySink, MemorySource, MemoryTable

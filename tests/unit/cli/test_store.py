@@ -32,7 +32,6 @@ def test_a_file_is_no_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "",
         "ftp://host/x",
         "S4://bucket",
         "s3://",
@@ -109,7 +108,10 @@ def test_the_nearest_of_option_group_and_variable_counts(
     assert len(run.json("checkpoints", "--store", none, "list", "--store", full)) == 5
     # An empty shell variable must not fall back to another store.
     for args in (["checkpoints", "gc", "--store", ""], ["checkpoints", "--store", "", "gc"]):
-        assert run.error(*args, exit_code=2)["message"] == "store URL: it is empty"
+        assert "'--store': it is empty" in run.error(*args, exit_code=2)["message"]
+    monkeypatch.setenv("LAMINAR_STORE", " ")
+    error = run.error("checkpoints", "list", exit_code=2)
+    assert error["message"] == "LAMINAR_STORE: it is set, and empty"
 
 
 @pytest.mark.parametrize("spelling", ["path", "file", "relative", "project"])

@@ -12,7 +12,8 @@ from laminar_dagster.cli import validate
 from laminar_dagster.core.errors import InvalidConfig, SourceUnavailable, StoreUnavailable
 from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.plan import SourcePlan
-from laminar_dagster.runtime.adapters import Adapters
+from laminar_dagster.runtime import assembly
+from laminar_dagster.runtime.assembly import Adapters
 from laminar_dagster.testing.memory_pipeline import (
     MemoryLog,
     MemorySink,
@@ -163,7 +164,7 @@ def _with(monkeypatch: pytest.MonkeyPatch, adapters: Adapters) -> None:
     def build(*_args: object) -> Adapters:
         return adapters
 
-    monkeypatch.setattr(validate, "build_adapters", build)
+    monkeypatch.setattr(assembly, "build_adapters", build)
 
 
 @pytest.mark.usefixtures("without_spark")

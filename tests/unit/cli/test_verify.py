@@ -44,6 +44,7 @@ def test_finds_a_flipped_bit(laminar: Laminar, history: History) -> None:
     assert found["is_whole"] is False
     (problem,) = found["problems"]
     assert problem.pop("message").startswith(problem["key"])
+    assert problem.pop("hint").startswith("`laminar recover` mends")
     assert problem == {
         "checkpoint_id": history.ids[5],
         "epoch": 5,
@@ -114,7 +115,9 @@ def test_a_pointer_that_leads_elsewhere_is_a_problem(
     forged = msgspec.structs.replace(history.manifest(5), fingerprint="forged")
     history.path(5, "manifest.json").write_bytes(encode(forged))
     found = laminar.json("checkpoints", "verify", *wanted, exit_code=4)
-    assert [problem["key"] for problem in found["problems"]] == [layout.LATEST]
+    # Where the winner's record is looked at too, it is clear which of the two is wrong.
+    wrong = layout.LATEST if wanted else layout.manifest_key(history.ids[5])
+    assert [problem["key"] for problem in found["problems"]] == [wrong]
     history.path(5, "manifest.json").unlink()
     found = laminar.json("checkpoints", "verify", *wanted, exit_code=4)
     assert [problem["kind"] for problem in found["problems"]] == ["object_missing"]

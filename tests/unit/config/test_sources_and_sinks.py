@@ -233,3 +233,39 @@ def test_names_are_told_apart_whatever_their_case(tmp_path: Path) -> None:
         "(the other is at a.sql:1:21)",
         "b.sql:1:47: there is already a sink `O` (the other is at a.sql:2:47)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("option", "environment", "told"),
+    [
+        ("path = '${DIR}/in'", {"DIR": ""}, "takes `${DIR}`, which is set, and empty"),
+        ("path = '${DIR:-in}'", {"DIR": " "}, "takes `${DIR}`, which is set, and empty"),
+        ("path = ' '", {}, "`path` is empty"),
+        ("path = 'in', pattern = '${P:-}'", {}, "`pattern` is empty"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["SOURCE TABLE", "REFERENCE TABLE"])
+def test_a_place_that_is_empty_is_refused(
+    kind: str, option: str, environment: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    """What is left of the path would be the root, or the folder of the project."""
+    sql = f"CREATE {kind} s (n INT) WITH (connector = 'file', format = 'ndjson', {option});"
+    (mistake,) = mistakes(tmp_path, {"a.sql": sql}, environment)
+    assert mistake.startswith("a.sql:1:")
+    assert told in mistake
+
+
+def test_a_store_that_is_empty_is_refused(tmp_path: Path) -> None:
+    config = "name: shop\nstore: '${ROOT}/store'\n"
+    (mistake,) = mistakes(tmp_path, {"pipeline.yml": config}, {"ROOT": ""})
+    assert mistake.startswith("pipeline.yml:2: `store` takes `${ROOT}`, which is set, and empty")
+    (mistake,) = mistakes(tmp_path, {"pipeline.yml": "name: shop\nstore: ' '\n"})
+    assert "`store` is empty" in mistake
+
+
+def test_an_empty_secret_is_none_of_our_business(tmp_path: Path) -> None:
+    sql = (
+        "CREATE SOURCE TABLE s (n INT) WITH (connector = 'postgres-cdc', host = 'h',"
+        " password = '${SECRET}');"
+    )
+    load(tmp_path, {"a.sql": sql}, {"SECRET": ""})

@@ -17,8 +17,7 @@ from laminar_dagster.core.ports import Reference, Violation
 from laminar_dagster.orchestration.names import epoch_of, partition_key
 from laminar_dagster.orchestration.pipeline_defs import build_definitions
 from laminar_dagster.orchestration.stream import Stream
-from laminar_dagster.runtime.adapters import Adapters
-from laminar_dagster.runtime.assembly import known_connectors
+from laminar_dagster.runtime.assembly import Adapters, known_connectors
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.pipeline import Pipeline

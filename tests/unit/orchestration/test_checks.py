@@ -12,7 +12,7 @@ from laminar_dagster.core.errors import SourceReplaced, SourceUnavailable
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.ports import ReferenceFreshness
 from laminar_dagster.orchestration import checks
-from laminar_dagster.runtime.adapters import Adapters
+from laminar_dagster.runtime.assembly import Adapters
 from laminar_dagster.runtime.backlog import Backlog
 from tests.unit.orchestration.conditions import Stage
 from tests.unit.runtime.memory_reference import MemoryReference

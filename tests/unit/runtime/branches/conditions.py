@@ -187,6 +187,10 @@ class PlaceSink:
     on_check: Callable[[], None] = lambda: None
     max_rows: int = 100
 
+    @property
+    def targets(self) -> frozenset[str]:
+        return frozenset({self.address})
+
     def ledger(self) -> EpochNumber | None:
         return self.place.ledger
 

@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from laminar_dagster.cli.checkpoints.inspection import inspect_checkpoints
 from laminar_dagster.core import layout
 from laminar_dagster.core.definition import OperatorDefinition, PipelineDefinition
 from laminar_dagster.core.errors import RetentionExpired, SinkUnavailable
@@ -172,6 +173,13 @@ class Ruin:
 
     def lose(self, *keys: str) -> None:
         self.store.delete(list(keys))
+
+    def verify(self) -> dict[str, str]:
+        """What `laminar checkpoints verify` finds: what is wrong, by key."""
+        store = self.checkpoints
+        sinks = self.pipeline().sinks
+        found = inspect_checkpoints(store, [*store.candidates()], with_records=True, sinks=sinks)
+        return {problem.key: str(problem.error) for problem in found.problems}
 
     # --- recovering -----------------------------------------------------------------------------
 

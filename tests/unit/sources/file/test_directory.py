@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from laminar_dagster.config.model import Place, SourceTable
 from laminar_dagster.core.errors import AuthFailed, InvalidConfig, SeekFailed, SourceUnavailable
+from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.ports import Admission
 from laminar_dagster.sources.file.directory import Directory
-from tests.unit.sources.file.files import extents, file_source, plan, read
+from laminar_dagster.sources.file.source import FileSource
+from tests.unit.sources.file.files import N, extents, file_source, plan, read
 
 LINE = b'{"n":1}\n'
 
@@ -187,3 +190,22 @@ def test_a_record_larger_than_the_limit_is_taken_alone(tmp_path: Path) -> None:
     assert extents(first) == {"a": (0, 8), "b": (0, 0), "c": (0, 8)}
     second = plan(source, first, limits=Admission(max_bytes=20))
     assert extents(second) == {"a": (8, 8), "b": (0, 65), "c": (8, 8)}
+
+
+def test_a_folder_that_never_was_there_is_a_mistake_of_the_configuration(tmp_path: Path) -> None:
+    """One that was there, and is gone, may be a disk that is not mounted: that is another thing."""
+    place = Place("sources.sql", 3)
+    options = {"path": "in", "format": "ndjson"}
+    table = SourceTable(SourceId("clicks"), N, None, "file", options, place)
+    source = FileSource.from_table(table, tmp_path)
+    with pytest.raises(InvalidConfig, match=rf"sources.sql:3: source clicks: .* {tmp_path}/in"):
+        plan(source)
+    (tmp_path / "in").write_text("a file")
+    with pytest.raises(InvalidConfig, match="there is no folder"):
+        plan(source)
+    (tmp_path / "in").unlink()
+    (tmp_path / "in").mkdir()
+    first = plan(source)
+    (tmp_path / "in").rmdir()
+    with pytest.raises(SourceUnavailable, match="No such file"):
+        plan(source, first)
