@@ -4,7 +4,8 @@ CREATE SOURCE TABLE customers (
     id       BIGINT NOT NULL,
     name     STRING,
     country  STRING NOT NULL,
-    credit   DECIMAL(12, 2)
+    credit   DECIMAL(12, 2),
+    PRIMARY KEY (id)
 ) WITH (
     connector = 'postgres-cdc',
     host = 'localhost',

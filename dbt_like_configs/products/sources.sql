@@ -4,7 +4,8 @@ CREATE SOURCE TABLE products (
     id       BIGINT NOT NULL,
     name     STRING NOT NULL,
     price    DECIMAL(12, 2),
-    is_sold  BOOLEAN
+    is_sold  BOOLEAN,
+    PRIMARY KEY (id)
 ) WITH (
     connector = 'mysql-cdc',
     host = 'localhost',

@@ -1,9 +1,9 @@
-"""What a view puts out, and what a sink may want of it: keys, columns, rows that are taken back."""
+"""What a view puts out, and what its sinks may want of it: columns, keys, rows for good."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from laminar_dagster.config.fingerprint import relations
@@ -16,6 +16,8 @@ from laminar_dagster.config.relations import (
     TableInput,
     WindowAggregate,
 )
+from laminar_dagster.config.row_key_reader import RowReader
+from laminar_dagster.config.row_keys import Rows
 from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.core.ids import OperatorId
 
@@ -24,6 +26,9 @@ _BOUNDS: Final = ("window_start", "window_end")
 # the prefix.
 _OPTIONS_OF_COLUMNS: Final = ("key", "key.columns", "value.columns")
 _RENAMES: Final = "column."
+_PUT_OUT: Final = (
+    "put out all that the view groups, ranks or reads its rows by, and make it the key"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,27 +69,50 @@ def keyed_by_window(view: View, key: Iterable[str]) -> KeyedByWindow | None:
     )
 
 
-def check_sinks(sinks: Iterable[SinkTable], views: Iterable[View], report: Report) -> None:
-    """Refuse sinks that their view does not suit.
+def check_columns(sinks: Iterable[SinkTable], views: Iterable[View], report: Report) -> None:
+    """Refuse sinks that name columns which their view does not have.
 
-    They name columns that it does not have, or append the rows of one that takes rows back.
+    Before an epoch is computed whose rows the sink could not take.
     """
     by_name = {str(each.name): each for each in views}
     for sink in sinks:
         view = by_name.get(str(sink.view))
-        if view is None:
+        if view is not None:
+            _check_columns(sink, view, report)
+
+
+def check_sinks(
+    sinks: Iterable[SinkTable], views: Iterable[View], rows: RowReader, report: Report
+) -> Iterator[SinkTable]:
+    """Refuse sinks whose rows would overwrite each other, or could not be taken back.
+
+    Args:
+        sinks: Of the pipeline.
+        views: All of them.
+        rows: Says what identifies the rows of a view.
+        report: Where mistakes go.
+
+    Yields:
+        The sinks, with what is known of their keys.
+    """
+    by_name = {str(each.name): each for each in views}
+    for sink in sinks:
+        view = by_name[str(sink.view)]
+        of_view = rows.of_view(str(view.name))
+        if sink.key:
+            yield _with_checked_key(sink, of_view, report)
             continue
-        _check_columns(sink, view, report)
-        if not _takes_rows_back(view, by_name):
-            continue
-        if sink.options.get("mode", "append").lower() != "upsert":
-            problem = f"view `{view.name}` takes rows back, and sink `{sink.sink_id}` appends"
+        changing = "" if of_view.is_lasting else _why_rows_change(view, by_name, rows)
+        if changing:
+            problem = (
+                f"view `{view.name}` takes rows back, and sink `{sink.sink_id}` appends: {changing}"
+            )
             hint = "set mode = 'upsert' and a key; or keep a log of it: _weight AS change"
             report.add(str(sink.place), problem, hint)
+        yield sink
 
 
 def _check_columns(sink: SinkTable, view: View, report: Report) -> None:
-    """Before an epoch is computed whose rows the sink could not take."""
     columns = [each for each in view.columns if each != WEIGHT]
     for option in _OPTIONS_OF_COLUMNS:
         for name in (each.strip() for each in sink.options.get(option, "").split(",")):
@@ -103,16 +131,44 @@ def _add_unknown(sink: SinkTable, view: View, option: str, name: str, report: Re
     report.add(str(sink.place), f"{problem}, which view `{view.name}` does not have", hint)
 
 
-def _takes_rows_back(view: View, views: Mapping[str, View]) -> bool:
-    """Whether ``_weight`` is among its columns because of groups that change."""
+def _with_checked_key(sink: SinkTable, rows: Rows, report: Report) -> SinkTable:
+    if not all(each in rows.columns for each in sink.key):
+        # The sink itself says so, with the columns that there are.
+        return sink
+    if rows.identifies(sink.key):
+        return sink
+    if rows.is_too_small(sink.key):
+        written = ", ".join(sink.key)
+        problem = f"rows of view `{sink.view}` would overwrite each other in sink"
+        problem += f" `{sink.sink_id}`: `{written}` does not identify them"
+        fit = rows.smallest_key(sink.key)
+        option = "'key.columns'" if "key.columns" in sink.options else "key"
+        hint = f"set {option} = '{', '.join(fit)}'" if fit else _PUT_OUT
+        report.add(str(sink.place), problem, hint)
+    # A row that takes the place of another is not told from one that only has its key.
+    return replace(sink, counts_rows=not rows.is_replaced)
+
+
+def _why_rows_change(view: View, views: Mapping[str, View], rows: RowReader) -> str:
+    """Why a view takes rows back, for people; empty where only its source may say so."""
     if WEIGHT not in view.columns:
-        return False
+        return ""
     for each in relations(view.query):
         if isinstance(each, Ranked):
-            return True
-        if isinstance(each, KeyedAggregate | Join) and each.emits == "changes":
-            return True
+            return "a row goes when another takes its place among the first"
+        if isinstance(each, KeyedAggregate) and each.emits == "changes":
+            return "the row of a group goes when the group changes"
+        if isinstance(each, Join) and each.emits == "changes":
+            if each.kind not in ("inner", "semi"):
+                return (
+                    f"a row of the {each.kind.upper()} JOIN that has no partner goes when one"
+                    " comes; within an interval of event time it waits instead"
+                )
+            if not rows.is_lasting(each):
+                return "a row goes when one of those that are joined is taken back"
         below = views.get(each.name) if isinstance(each, TableInput) else None
-        if below is not None and _takes_rows_back(below, views):
-            return True
-    return False
+        if below is not None and not rows.of_view(str(below.name)).is_lasting:
+            why = _why_rows_change(below, views, rows)
+            if why:
+                return why
+    return ""

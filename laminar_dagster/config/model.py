@@ -55,6 +55,7 @@ class SourceTable:
         written: The options as written, ``${NAME}`` not filled in: to show, and to fingerprint.
         added: The names of those columns that the connector adds to the declared ones. They come
             last.
+        key: The columns of its PRIMARY KEY, as they are declared; empty if it has none.
     """
 
     source_id: SourceId
@@ -65,6 +66,7 @@ class SourceTable:
     place: Place
     written: Mapping[str, str] = field(default_factory=dict, repr=False)
     added: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
 
     @property
     def declared(self) -> tuple[Column, ...]:
@@ -119,7 +121,13 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class SinkTable:
-    """A ``CREATE SINK``. ``written`` is as for a source."""
+    """A ``CREATE SINK``.
+
+    Attributes:
+        written: As for a source.
+        counts_rows: Nothing in the view says that the sink's key identifies its rows, so they are
+            counted in every epoch.
+    """
 
     sink_id: SinkId
     view: OperatorId
@@ -127,6 +135,16 @@ class SinkTable:
     options: Mapping[str, str] = field(repr=False)
     place: Place
     written: Mapping[str, str] = field(default_factory=dict, repr=False)
+    counts_rows: bool = False
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that identify a row, as its author wrote them; none if it appends."""
+        if self.options.get("mode", "append").lower() != "upsert":
+            return ()
+        # For a Kafka sink the key is that of its messages.
+        written = self.options.get("key") or self.options.get("key.columns") or ""
+        return tuple(part.strip() for part in written.split(",") if part.strip())
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,6 +153,7 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         columns: Types by name, as SQL spells them, for example ``TIMESTAMP NOT NULL``.
+        key: The columns of its primary key.
         options: What the connector takes.
     """
 
@@ -160,6 +161,7 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     connector: Text
     columns: dict[str, str]
     watermark: WatermarkConfig | None = None
+    key: list[str] = []
     options: dict[str, str] = {}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +12,7 @@ from laminar_dagster.config import yaml_tables
 from laminar_dagster.config.connectors import Connectors, SourceTraits, check_options
 from laminar_dagster.config.contracts import read_contract
 from laminar_dagster.config.determinism import DeterminismWarning
-from laminar_dagster.config.emission import check_sinks
+from laminar_dagster.config.emission import check_columns, check_sinks
 from laminar_dagster.config.files import PipelineFiles, find_files, leads_outside, read_text
 from laminar_dagster.config.fingerprint import fingerprint
 from laminar_dagster.config.mistakes import Report, listed, nearest
@@ -27,7 +27,14 @@ from laminar_dagster.config.model import (
 )
 from laminar_dagster.config.pipeline import PipelineConfig, find_pipelines
 from laminar_dagster.config.python_views import ParsedModel
-from laminar_dagster.config.references import check_column_names, read_key, reference_output
+from laminar_dagster.config.references import (
+    check_column_names,
+    columns_with_key,
+    read_key,
+    reference_output,
+)
+from laminar_dagster.config.row_key_reader import RowReader
+from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.config.sql.column_types import declared_types
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
 from laminar_dagster.config.sql.reader import Reader
@@ -144,8 +151,13 @@ class _Loader:
         wanted = [each for each in definitions if isinstance(each, CreateSink)]
         found = [self._sink(each, names, tables) for each in wanted]
         sinks = [each for each in found if each is not None]
-        check_sinks(sinks, views, report)
-        contracts = self._contracts(files, views, complete=len(views) == len(names))
+        check_columns(sinks, views, report)
+        complete = len(views) == len(names)
+        if not report.mistakes:
+            # Of tables and queries that are wrong themselves, nothing is known.
+            rows = RowReader(sources, views, references, self._replacing(sources))
+            sinks = [*check_sinks(sinks, views, rows, report)]
+        contracts = self._contracts(files, views, complete=complete)
         report.raise_if_any()
         # Nothing is wrong, so there is a configuration.
         assert config is not None
@@ -259,6 +271,11 @@ class _Loader:
         traits = self._traits(connector, options)
         columns = (*found.columns, *traits.columns)
         watermark = read_watermark(found, columns, traits, self._report)
+        key = read_key(found, self._report)
+        if found.key and self._connectors and WEIGHT not in [each.name for each in traits.columns]:
+            problem = f"source `{name.text}` only grows, so a PRIMARY KEY says nothing of its rows"
+            hint = "leave it out; ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) = 1 chooses one row"
+            self._report.add(found.key[0].where, problem, hint)
         if identifier is None:
             return None
         return SourceTable(
@@ -270,6 +287,7 @@ class _Loader:
             _place(name),
             _without_connector(found.options.written),
             tuple(each.name for each in traits.columns),
+            key,
         )
 
     def _reference(self, found: CreateReference) -> ReferenceTable | None:
@@ -284,18 +302,26 @@ class _Loader:
             self._report,
         )
         check_column_names(name, found.columns, self._report)
-        columns, key = read_key(found, self._report)
+        key = read_key(found, self._report)
         if identifier is None:
             return None
         return ReferenceTable(
             identifier,
-            columns,
+            columns_with_key(found.columns, key),
             key,
             connector,
             _without_connector(found.options.values),
             _place(name),
             _without_connector(found.options.written),
         )
+
+    def _replacing(self, sources: Iterable[SourceTable]) -> list[str]:
+        """Sources whose rows may change without the row before being taken back."""
+        return [
+            str(each.source_id)
+            for each in sources
+            if self._traits(each.connector, each.options).lacks_retractions
+        ]
 
     def _traits(self, connector: str, options: Mapping[str, str]) -> SourceTraits:
         if self._connectors is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Literal
 
 from laminar_dagster.config.mistakes import Report, listed, nearest
@@ -11,7 +11,7 @@ from laminar_dagster.config.model import Column, ReferenceTable
 from laminar_dagster.config.sql.column_types import declared_types
 from laminar_dagster.config.sql.functions import WINDOW_COLUMNS
 from laminar_dagster.config.sql.scope import Output
-from laminar_dagster.config.sql.syntax import CreateReference, Name
+from laminar_dagster.config.sql.syntax import CreateReference, CreateSource, Name
 
 REFRESH: Final = "refresh.interval"
 ON_RETRACTION: Final = "on_retraction"
@@ -42,11 +42,8 @@ def reference_output(table: ReferenceTable) -> tuple[str, Output]:
     return str(table.reference_id), output
 
 
-def read_key(found: CreateReference, report: Report) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """The columns of a reference table, and its key as they spell it.
-
-    A column of the key is never null: such a row could be told from no other.
-    """
+def read_key(found: CreateReference | CreateSource, report: Report) -> tuple[str, ...]:
+    """The PRIMARY KEY of a table, as its columns spell it."""
     columns = {each.name.lower(): each for each in found.columns}
     key: list[str] = []
     for each in found.key:
@@ -62,10 +59,12 @@ def read_key(found: CreateReference, report: Report) -> tuple[tuple[Column, ...]
             report.add(each.where, f"the key names `{column.name}` twice")
         else:
             key.append(column.name)
-    return (
-        tuple(
-            dataclasses.replace(each, nullable=each.nullable and each.name not in key)
-            for each in found.columns
-        ),
-        tuple(key),
+    return tuple(key)
+
+
+def columns_with_key(columns: Iterable[Column], key: Collection[str]) -> tuple[Column, ...]:
+    """The columns of a reference table; a row whose key is null could be told from no other."""
+    return tuple(
+        dataclasses.replace(each, nullable=each.nullable and each.name not in key)
+        for each in columns
     )

@@ -112,7 +112,8 @@ def _describe(found: _Object) -> Answer:
                 )
                 for each in found.columns
             ]
-            notes = (f"connector: {found.connector}", *_options(found.written))
+            key = (f"primary key: {', '.join(found.key)}",) if found.key else ()
+            notes = (*key, f"connector: {found.connector}", *_options(found.written))
             return Answer(("Column", "Type", "Nullable", "Watermark"), tuple(rows), notes)
         case ReferenceTable():
             rows = [

@@ -67,13 +67,16 @@ class _Item:
         columns = self._columns(source, "source")
         watermark = self._watermark(source)
         name = self._name("name", source.name)
-        return CreateSource(name, columns, watermark, self._options(source))
+        return CreateSource(name, columns, watermark, self._options(source), self._key_of(source))
 
     def reference(self, table: ReferenceConfig) -> CreateReference:
         columns = self._columns(table, "reference table")
+        name = self._name("name", table.name)
+        return CreateReference(name, columns, self._key_of(table), self._options(table))
+
+    def _key_of(self, item: SourceConfig | ReferenceConfig) -> tuple[Name, ...]:
         line = self._written("key").line
-        key = tuple(Name(each, self._where("key"), line) for each in table.key)
-        return CreateReference(self._name("name", table.name), columns, key, self._options(table))
+        return tuple(Name(each, self._where("key"), line) for each in item.key)
 
     def _columns(self, item: SourceConfig | ReferenceConfig, noun: str) -> tuple[Column, ...]:
         columns: list[Column] = []

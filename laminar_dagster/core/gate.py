@@ -15,6 +15,7 @@ CONTRACT: Final = "contract"
 RECORD_ACCOUNTING: Final = "record accounting"
 OFFSET_CONTIGUITY: Final = "offset contiguity"
 SINK_FIT: Final = "sink fit"
+KEY_NOT_UNIQUE: Final = "key_not_unique"
 
 
 def refusal(

@@ -25,6 +25,7 @@ CONTRACT: Final = "contract"
 ACCOUNTING: Final = "record_accounting"
 CONTIGUITY: Final = "offset_contiguity"
 SINK_FIT: Final = "sink_fit"
+SINK_KEYS: Final = "sink_keys"
 LAG: Final = "lag"
 STATE_GROWTH: Final = "state_growth"
 RETENTION: Final = "retention"
@@ -59,9 +60,19 @@ def epoch_checks(stream: Stream) -> list[dg.AssetCheckSpec]:
             "do. Warns only.",
         )
     ]
+    keys = [
+        dg.AssetCheckSpec(
+            SINK_KEYS,
+            asset=state,
+            description="No two rows have one key of a sink whose view does not say so: they are "
+            "counted, with those that the sink holds.",
+            blocking=True,
+        )
+    ]
     return [
         *contracts,
         *(references if stream.model.references else ()),
+        *(keys if _counts_rows(stream) else ()),
         dg.AssetCheckSpec(
             ACCOUNTING,
             asset=state,
@@ -110,6 +121,7 @@ def refused(stream: Stream, error: GateFailed) -> dg.AssetCheckResult:
         gate.RECORD_ACCOUNTING: (stream.names.asset(STATE), ACCOUNTING),
         gate.OFFSET_CONTIGUITY: (stream.names.asset(PLAN), CONTIGUITY),
         gate.SINK_FIT: (stream.names.asset(STATE), SINK_FIT),
+        gate.KEY_NOT_UNIQUE: (stream.names.asset(STATE), SINK_KEYS),
     }
     asset, name = names[error.check]
     return dg.AssetCheckResult(
@@ -148,12 +160,18 @@ def results(
     yield _result(plan_key, CONTIGUITY, True, "no gap, no overlap", epoch=epoch, ranges=ranges)
     sinks = len(manifest.sinks)
     yield _result(state, SINK_FIT, True, "nothing against it", epoch=epoch, sinks=sinks)
+    if _counts_rows(stream):
+        yield _result(state, SINK_KEYS, True, "every key has one row", epoch=epoch)
     if stream.model.references:
         yield _references(stream, plan)
     yield _lag(stream, backlog, epoch)
     yield _retention(stream, manifest, checkpoints)
     yield _headroom(stream, manifest, backlog)
     yield _growth(stream, manifest, checkpoints)
+
+
+def _counts_rows(stream: Stream) -> bool:
+    return any(each.counts_rows for each in stream.model.sinks)
 
 
 def _references(stream: Stream, plan: EpochPlan) -> dg.AssetCheckResult:
@@ -275,7 +293,7 @@ def _shown(stream: Stream, place: Place) -> str:
 def _result(
     asset: dg.AssetKey, name: str, passed: bool, description: str, **metadata: str | int | float
 ) -> dg.AssetCheckResult:
-    blocking = name in (CONTRACT, ACCOUNTING, CONTIGUITY, SINK_FIT)
+    blocking = name in (CONTRACT, ACCOUNTING, CONTIGUITY, SINK_FIT, SINK_KEYS)
     severity = dg.AssetCheckSeverity.ERROR if blocking else dg.AssetCheckSeverity.WARN
     return dg.AssetCheckResult(
         passed=passed,

@@ -26,7 +26,7 @@ from laminar_dagster.config.model import (
 from laminar_dagster.config.pipeline import PipelineConfig, config_file, find_pipelines
 from laminar_dagster.config.project import read_sinks
 from laminar_dagster.core.errors import InvalidConfig, InvalidName, InvalidState
-from laminar_dagster.core.ids import CheckpointId, PipelineName
+from laminar_dagster.core.ids import CheckpointId, PipelineName, SinkId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.ports import (
@@ -42,7 +42,7 @@ from laminar_dagster.core.ports import (
 from laminar_dagster.runtime.branches.published import branch_sinks
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.collector import Retention
-from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.pipeline import CountedKey, Pipeline
 from laminar_dagster.runtime.snapshots import StoredSnapshots
 from laminar_dagster.sinks.delta.sink import DeltaSink
 from laminar_dagster.sinks.kafka.sink import KafkaSink
@@ -143,6 +143,7 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory | None
         references=tuple(build_reference(table, project) for table in model.references),
         published=branch_sinks(model),
         definition=define(model),
+        counted=counted_keys(model),
         limits=config.epoch.admission,
         max_drift=config.epoch.drift_micros,
         retention=Retention.of(config.retention),
@@ -261,6 +262,15 @@ def existing_checkpoints(config: PipelineConfig, project: Path) -> CheckpointSto
     if folder is not None and not folder.exists():
         return None
     return CheckpointStore(open_store(config.store, project))
+
+
+def counted_keys(model: PipelineModel) -> Mapping[SinkId, CountedKey]:
+    """The keys of those sinks whose view does not say that they identify its rows."""
+    return {
+        each.sink_id: CountedKey(str(each.view), each.key, str(each.place))
+        for each in model.sinks
+        if each.counts_rows
+    }
 
 
 def build_engine(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +21,19 @@ _SYSTEM_CLOCK: Final = SystemClock()
 
 
 @dataclass(frozen=True, slots=True)
+class CountedKey:
+    """A sink's key of which nobody knows that it identifies the rows of its view.
+
+    Attributes:
+        place: Where the sink is written, for people.
+    """
+
+    view: str
+    key: tuple[str, ...]
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pipeline:
     """The adapters of one pipeline.
 
@@ -30,6 +43,7 @@ class Pipeline:
             nobody knows.
         definition: What the fingerprint stands for, kept with the state. Without it, a changed
             pipeline goes on with whatever state there is.
+        counted: The keys of those sinks whose rows are counted before they are published.
         limits: How much an epoch may take at most.
         max_drift: How far a partition may run ahead of the slowest in event time, in microseconds.
         references: The tables that its streams are joined with.
@@ -46,6 +60,7 @@ class Pipeline:
     references: tuple[Reference, ...] = ()
     published: tuple[BranchSink, ...] | None = None
     definition: PipelineDefinition | None = None
+    counted: Mapping[SinkId, CountedKey] = field(default_factory=dict)
     limits: Admission = _NO_LIMITS
     max_drift: int | None = None
     retention: Retention = _DEFAULT_RETENTION

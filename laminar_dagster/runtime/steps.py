@@ -52,6 +52,7 @@ from laminar_dagster.runtime.carrying_out import carry_out, check_sources
 from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.collector import collect
 from laminar_dagster.runtime.deployment import require_compatible, require_fit
+from laminar_dagster.runtime.key_count import find_repeated_keys
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.references import pin_references, require_pinned
 from laminar_dagster.runtime.sink_fit import find_misfits
@@ -219,8 +220,13 @@ def gate(pipeline: Pipeline, attempt: Attempt) -> Literal[True] | GateFailed:
     """Step 3. Check what was staged."""
     above = attempt.plan.parent
     parent = pipeline.checkpoints.parent(above) if above else None
-    misfits = tuple(find_misfits(pipeline, attempt.record.checkpoint_id, attempt.output.sinks))
-    return refusal(attempt.plan, parent, attempt.output, misfits) or True
+    checkpoint, output = attempt.record.checkpoint_id, attempt.output
+    misfits = (*find_misfits(pipeline, checkpoint, output.sinks),)
+    if not misfits and not attempt.plan.upkeep:
+        # What upkeep puts out takes the place of rows on purpose.
+        epoch = attempt.plan.epoch
+        misfits = (*find_repeated_keys(pipeline, epoch, checkpoint, parent, output),)
+    return refusal(attempt.plan, parent, output, misfits) or True
 
 
 def prepare(pipeline: Pipeline, attempt: Attempt) -> None:

@@ -80,7 +80,13 @@ def blamed_on(batch: pa.RecordBatch, column: str, key: tuple[str, ...] = ()) -> 
 
 def show_row(rows: pa.Table | pa.RecordBatch, place: int, names: Iterable[str]) -> str:
     """One row for an error, cut if it is long."""
-    text = ", ".join(f"{name}={_shown(rows.column(name)[place])}" for name in names)
+    columns = [*names]
+    return show_values(columns, (_shown(rows.column(name)[place]) for name in columns))
+
+
+def show_values(names: Iterable[str], values: Iterable[str]) -> str:
+    """Values with the names of their columns, cut if they are long."""
+    text = ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 

@@ -110,7 +110,7 @@ def split(table: pa.Table, key: tuple[str, ...], *, one_row_per_key: bool = Fals
 
 def last_of_each_key(table: pa.Table, key: tuple[str, ...]) -> pa.Table:
     """Leave the last row of each key, in the order of those rows."""
-    columns = {str(place): _plain(table.column(name)) for place, name in enumerate(key)}
+    columns = {str(place): plain(table.column(name)) for place, name in enumerate(key)}
     rows = pa.table({**columns, "row": pa.arange(0, table.num_rows)})
     last = rows.group_by([*columns], use_threads=False).aggregate([("row", "max")])
     if last.num_rows == table.num_rows:
@@ -127,7 +127,7 @@ def _check_weights(weights: pa.ChunkedArray, *, is_append: bool) -> None:
         raise Unwritable(f"`{WEIGHT}` is {found[0]} in {len(found)} rows: {what}")
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A dictionary as the values it stands for: each chunk may number them differently."""
     kind = column.type
     return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column

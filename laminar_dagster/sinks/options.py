@@ -185,11 +185,8 @@ def write_mode(table: SinkTable) -> tuple[Mode, tuple[str, ...]]:
 
     The options are those that the sink itself has checked.
     """
-    if table.options.get("mode", "append").lower() != "upsert":
-        return "append", ()
-    # For a Kafka sink the key is that of its messages.
-    written = table.options.get("key") or table.options.get("key.columns") or ""
-    return "upsert", tuple(part.strip() for part in written.split(",") if part.strip())
+    is_upsert = table.options.get("mode", "append").lower() == "upsert"
+    return "upsert" if is_upsert else "append", table.key
 
 
 @contextmanager

@@ -125,10 +125,11 @@ class Reader:
     def _source(self, cursor: Cursor) -> CreateSource:
         name = cursor.name("the source")
         found: list[WatermarkFor] = []
+        keys: list[tuple[Name, ...]] = []
 
         def watermark() -> bool:
             if cursor.word() != "WATERMARK" or cursor.word(1) != "FOR":
-                return False
+                return self._reads_key(cursor, keys)
             at = cursor.where
             found.append(self._watermark(cursor))
             if len(found) > 1:
@@ -137,32 +138,37 @@ class Reader:
 
         columns = self._columns(cursor, name, "source", watermark)
         options = self._options(cursor, f"source `{name.text}`")
-        return CreateSource(name, columns, found[0] if found else None, options)
+        watermark_for = found[0] if found else None
+        return CreateSource(name, columns, watermark_for, options, keys[0] if keys else ())
 
     def _reference(self, cursor: Cursor) -> CreateReference:
         name = cursor.name("the reference table")
         found: list[tuple[Name, ...]] = []
 
         def key() -> bool:
-            at = cursor.where
             if cursor.word() == "WATERMARK" and cursor.word(1) == "FOR":
                 hint = "a join has the event time of its stream"
                 cursor.fail("a reference table has no WATERMARK", hint)
-            if not cursor.accept("PRIMARY KEY") and not cursor.accept("PRIMARY", "KEY"):
-                return False
-            cursor.expect("(")
-            names = [cursor.name("a column of the key")]
-            while cursor.accept(","):
-                names.append(cursor.name("a column of the key"))
-            cursor.expect(")")
-            found.append(tuple(names))
-            if len(found) > 1:
-                self.report.add(at, "there is a second PRIMARY KEY", "a table has one")
-            return True
+            return self._reads_key(cursor, found)
 
         columns = self._columns(cursor, name, "reference table", key)
         options = self._options(cursor, f"reference table `{name.text}`")
         return CreateReference(name, columns, found[0] if found else (), options)
+
+    def _reads_key(self, cursor: Cursor, found: list[tuple[Name, ...]]) -> bool:
+        """Take a PRIMARY KEY, if one stands here."""
+        at = cursor.where
+        if not cursor.accept("PRIMARY KEY") and not cursor.accept("PRIMARY", "KEY"):
+            return False
+        cursor.expect("(")
+        names = [cursor.name("a column of the key")]
+        while cursor.accept(","):
+            names.append(cursor.name("a column of the key"))
+        cursor.expect(")")
+        found.append(tuple(names))
+        if len(found) > 1:
+            self.report.add(at, "there is a second PRIMARY KEY", "a table has one")
+        return True
 
     def _columns(
         self, cursor: Cursor, name: Name, kind: ObjectKind, takes_other: Callable[[], bool]

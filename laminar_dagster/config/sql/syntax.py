@@ -58,12 +58,13 @@ class WatermarkFor:
 
 @dataclass(frozen=True, slots=True)
 class CreateSource:
-    """``CREATE SOURCE TABLE name (…) WITH (…)``."""
+    """``CREATE SOURCE TABLE name (…, PRIMARY KEY (…)) WITH (…)``."""
 
     name: Name
     columns: tuple[Column, ...]
     watermark: WatermarkFor | None
     options: Options
+    key: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,14 @@ from laminar_dagster.core.ports.reference import (
 )
 from laminar_dagster.core.ports.restorable import Restorable
 from laminar_dagster.core.ports.sink import (
+    ArrowRows,
     ArrowSchema,
     Attesting,
     GroupOffsets,
+    HeldKeys,
     PendingTransaction,
     Published,
+    Searchable,
     Sink,
     StagedOutput,
     Transactional,
@@ -44,6 +47,7 @@ from laminar_dagster.core.ports.store import ObjectInfo, ObjectStore, VersionedO
 
 __all__ = [
     "Admission",
+    "ArrowRows",
     "ArrowSchema",
     "Attesting",
     "CheckpointIndex",
@@ -54,6 +58,7 @@ __all__ = [
     "Examination",
     "GroupOffsets",
     "Grouped",
+    "HeldKeys",
     "ObjectInfo",
     "ObjectStore",
     "Observable",
@@ -68,6 +73,7 @@ __all__ = [
     "ReferenceRows",
     "Replayable",
     "Restorable",
+    "Searchable",
     "Sink",
     "SnapshotDraft",
     "SnapshotKeeper",

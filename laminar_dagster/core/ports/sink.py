@@ -165,6 +165,42 @@ class Sink(Protocol):
         ...
 
 
+class ArrowRows(Protocol):
+    """Rows, by Arrow's PyCapsule interface; ``pyarrow.Table`` is one."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """A capsule that holds an ``ArrowArrayStream``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeldKeys:
+    """How many keys there are, and one of them for people; empty if there are none."""
+
+    count: int
+    example: str
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A sink that can say which keys it holds."""
+
+    def held_keys(self, schema: ArrowSchema, keys: ArrowRows) -> HeldKeys:
+        """Those keys of some that the sink holds a row of, as any other reader would see it.
+
+        Changes nothing.
+
+        Args:
+            schema: The columns of the view.
+            keys: The columns of the sink's key, as the view has them. None stands there twice.
+
+        Raises:
+            InvalidConfig: The table does not take the view's columns.
+            SinkUnavailable, AuthFailed: It cannot be asked.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """What a ledger says: the last epoch, and ``SinkEntry.output_sha256`` of what it put out."""

@@ -14,6 +14,7 @@ from laminar_dagster.runtime.assembly import (
     build_reference,
     build_source,
     check_models,
+    counted_keys,
 )
 from laminar_dagster.runtime.branches.places import table_folder
 from laminar_dagster.runtime.branches.published import branch_sinks
@@ -78,5 +79,6 @@ def assemble_branch(
         references=tuple(build_reference(table, project) for table in model.references),
         published=published,
         definition=define(model),
+        counted=counted_keys(model),
         collect_every=NEVER,
     )

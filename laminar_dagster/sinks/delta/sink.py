@@ -25,7 +25,7 @@ from laminar_dagster.core.errors import (
     WriteFailed,
 )
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
-from laminar_dagster.core.ports import Published, StagedOutput
+from laminar_dagster.core.ports import HeldKeys, Published, StagedOutput
 from laminar_dagster.sinks.changes import (
     Mode,
     Unwritable,
@@ -37,6 +37,7 @@ from laminar_dagster.sinks.delta import writes
 from laminar_dagster.sinks.delta.columns import cast, target_schema
 from laminar_dagster.sinks.delta.stream import RowStream, watched
 from laminar_dagster.sinks.durable_folder import make_folder, sync
+from laminar_dagster.sinks.key_counts import NONE_HELD, shown
 from laminar_dagster.sinks.ledger import Decision, decide
 from laminar_dagster.sinks.options import SinkOptions, problem_with_key
 from laminar_dagster.sinks.staged import staged_tables
@@ -196,6 +197,26 @@ class DeltaSink:
         except Unwritable as problem:
             where = f"sink {self._sink_id}"
             raise InvalidConfig(where, f"{self._location}: {problem}") from problem
+
+    def held_keys(self, schema: pa.Schema, keys: pa.Table) -> HeldKeys:
+        """See ``Searchable.held_keys``."""
+        table = self._open()
+        there = writes.columns_of(table) if table else None
+        if table is None or there is None:
+            return NONE_HELD
+        try:
+            target = target_schema(stored_columns(schema), there, create=self._create)
+            wanted = cast(
+                keys.select(self._key), pa.schema([target.field(name) for name in self._key])
+            )
+        except Unwritable as problem:
+            where = f"sink {self._sink_id}"
+            raise InvalidConfig(where, f"{self._location}: {problem}") from problem
+        try:
+            return shown(writes.matching(table, wanted, self._key), self._key)
+        # The client raises bare exceptions too.
+        except Exception as error:
+            raise SinkUnavailable(self._sink_id, self._shown(error)) from None
 
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
         """See ``Sink.commit``.

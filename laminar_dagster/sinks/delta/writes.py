@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 # Delta has no table without columns. A sink whose first epochs have no rows, and so no known
@@ -126,6 +127,34 @@ def merge(
     if table.version() == version:
         # Nothing changed, such as when all keys to delete are gone: the client made no commit.
         move_ledger_only(table, properties)
+
+
+def matching(table: DeltaTable, keys: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Those keys that a row of the table has. Reads no other columns."""
+    if not keys.num_rows:
+        return keys
+    # The client tells the bounds of a file's texts in a type that pyarrow compares with no text.
+    bounded = (name for name in key if not pa.types.is_string(keys.schema.field(name).type))
+    files_by = next(bounded, None)
+    chosen = pc.field(files_by).isin(keys.column(files_by).unique()) if files_by else None
+    wanted = keys.column(key[0]).unique()
+    parts = [keys.schema.empty_table()]
+    for batch in table.to_pyarrow_dataset().scanner(columns=[*key], filter=chosen).to_batches():
+        rows = pa.table(batch).cast(keys.schema)
+        parts.append(rows.filter(pc.is_in(rows.column(key[0]), value_set=wanted)))
+    there = pa.concat_tables(parts)
+    flag = next(name for name in _flag_names() if name not in key)
+    both = pa.concat_tables(
+        [
+            keys.append_column(flag, pa.repeat(pa.scalar(1), keys.num_rows)),
+            there.append_column(flag, pa.repeat(pa.scalar(2), there.num_rows)),
+        ]
+    )
+    # One that is asked for, and there.
+    found = both.group_by([*key], use_threads=False).aggregate([(flag, "min"), (flag, "max")])
+    is_asked = pc.equal(found.column(f"{flag}_min"), 1)
+    is_there = pc.equal(found.column(f"{flag}_max"), 2)
+    return found.filter(pc.and_(is_asked, is_there)).select(key)
 
 
 def _flag_names() -> Iterator[str]:

@@ -22,8 +22,9 @@ from laminar_dagster.core.errors import (
     InvalidName,
 )
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
-from laminar_dagster.core.ports import Published, StagedOutput
+from laminar_dagster.core.ports import HeldKeys, Published, StagedOutput
 from laminar_dagster.sinks.changes import Mode, Unwritable
+from laminar_dagster.sinks.key_counts import NONE_HELD
 from laminar_dagster.sinks.ledger import LEDGER_TABLE, Decision, decide, require_kept
 from laminar_dagster.sinks.matching import Target
 from laminar_dagster.sinks.mysql import errors
@@ -35,9 +36,10 @@ from laminar_dagster.sinks.mysql.catalogue import (
 )
 from laminar_dagster.sinks.mysql.connection import Facts, Limits, prepare
 from laminar_dagster.sinks.mysql.ledger import Ledger
+from laminar_dagster.sinks.mysql.loading import Loader
 from laminar_dagster.sinks.mysql.options import read_options
 from laminar_dagster.sinks.mysql.table import check_rights, fit
-from laminar_dagster.sinks.mysql.writing import RowWriter
+from laminar_dagster.sinks.mysql.writing import RowWriter, held_keys
 from laminar_dagster.sinks.options import problem_with_key, told_at
 from laminar_dagster.sinks.portions import portions
 from laminar_dagster.sinks.reporting import reported
@@ -178,6 +180,18 @@ class MysqlSink:
                 check_rights(session, self._target, found)
             if staged is not None:
                 check_values(staged, found.columns, self._target.key)
+        except (Unwritable, InvalidName) as problem:
+            raise InvalidConfig(f"sink {self._sink_id}", str(problem)) from problem
+
+    def held_keys(self, schema: pa.Schema, keys: pa.Table) -> HeldKeys:
+        """See ``Searchable.held_keys``."""
+        try:
+            with self._connected() as (session, facts), self._reading():
+                if not has_table(session, self._target.table):
+                    return NONE_HELD
+                columns = fit(session, self._target, schema, facts.collation).columns
+                loader = Loader(session, facts, bulk=self._bulk)
+                return held_keys(session, self._target, columns, keys, loader)
         except (Unwritable, InvalidName) as problem:
             raise InvalidConfig(f"sink {self._sink_id}", str(problem)) from problem
 

@@ -11,7 +11,9 @@ import pymysql
 from laminar_dagster.clients.mysql.errors import code_of
 from laminar_dagster.clients.mysql.identifiers import listed, quoted
 from laminar_dagster.clients.mysql.session import Session
+from laminar_dagster.core.ports import HeldKeys
 from laminar_dagster.sinks.changes import Changes, Unwritable, split
+from laminar_dagster.sinks.key_counts import found_by_search
 from laminar_dagster.sinks.matching import Target
 from laminar_dagster.sinks.mysql.columns import MysqlColumn
 from laminar_dagster.sinks.mysql.connection import Facts
@@ -107,6 +109,20 @@ class RowWriter:
         self._loader.send(table, columns, rows, self._target.key)
 
 
+def held_keys(
+    session: Session, target: Target, columns: Sequence[MysqlColumn], keys: pa.Table, loader: Loader
+) -> HeldKeys:
+    """Those of some keys that the table has a row of.
+
+    Raises:
+        Unwritable: A key does not fit.
+    """
+    statements = Statements(target, columns)
+    session.run(statements.prepare_keys())
+    loader.send(STAGED_KEYS, statements.key_columns, keys, target.key)
+    return found_by_search(next(iter(session.run(statements.search()).rows), None), target.key)
+
+
 class Statements:
     """What is sent to write rows."""
 
@@ -130,10 +146,16 @@ class Statements:
 
     def prepare(self) -> tuple[str, ...]:
         """Temporary tables like the table, for rows and for keys, until the session ends."""
-        return tuple(
+        return self._like_table(STAGED_ROWS, self._columns), self.prepare_keys()
+
+    def prepare_keys(self) -> str:
+        """The one for keys alone."""
+        return self._like_table(STAGED_KEYS, self._key)
+
+    def _like_table(self, name: str, columns: list[str]) -> str:
+        return (
             f"CREATE TEMPORARY TABLE {quoted(name)} ENGINE = InnoDB"
             f" SELECT {listed(columns)} FROM {self._table} WHERE FALSE"
-            for name, columns in ((STAGED_ROWS, self._columns), (STAGED_KEYS, self._key))
         )
 
     def put(self) -> str:
@@ -156,11 +178,16 @@ class Statements:
 
     def delete(self) -> str:
         """The rows of the staged keys out of the table."""
+        return f"DELETE target FROM {self._staged_keys_in_table()}"
+
+    def search(self) -> str:
+        """How many of the staged keys have a row in the table, and one of them."""
+        names = ", ".join(f"gone.{quoted(name)}" for name in self._key)
+        return f"SELECT count(*) OVER (), {names} FROM {self._staged_keys_in_table()} LIMIT 1"
+
+    def _staged_keys_in_table(self) -> str:
         matches = " AND ".join(f"target.{quoted(name)} = gone.{quoted(name)}" for name in self._key)
-        return (
-            f"DELETE target FROM {self._table} AS target"
-            f" JOIN {quoted(STAGED_KEYS)} AS gone ON {matches}"
-        )
+        return f"{self._table} AS target JOIN {quoted(STAGED_KEYS)} AS gone ON {matches}"
 
     def clear(self, table: str) -> str:
         """Empty a temporary table for more. To truncate it would be to commit."""

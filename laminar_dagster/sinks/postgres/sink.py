@@ -23,8 +23,9 @@ from laminar_dagster.core.errors import (
     WriteFailed,
 )
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
-from laminar_dagster.core.ports import Published, StagedOutput, TransactionProgress
+from laminar_dagster.core.ports import HeldKeys, Published, StagedOutput, TransactionProgress
 from laminar_dagster.sinks.changes import Mode, Unwritable
+from laminar_dagster.sinks.key_counts import NONE_HELD
 from laminar_dagster.sinks.ledger import LEDGER_TABLE, Decision, decide, require_kept
 from laminar_dagster.sinks.options import problem_with_key, told_at
 from laminar_dagster.sinks.portions import portions
@@ -185,6 +186,20 @@ class PostgresSink:
             where = f"sink {self._sink_id}"
             raise InvalidConfig(where, f"{self._server.shown}: {problem}") from problem
 
+    def held_keys(self, schema: pa.Schema, keys: pa.Table) -> HeldKeys:
+        """See ``Searchable.held_keys``. What is made to search is rolled back."""
+        try:
+            with (
+                self._connected() as connection,
+                self._reading(connection, read_only=False),
+            ):
+                if not has_table(connection, self._target.schema, self._target.table):
+                    return NONE_HELD
+                return RowWriter(connection, self._target, schema).held_keys(keys)
+        except (Unwritable, InvalidName) as problem:
+            where = f"sink {self._sink_id}"
+            raise InvalidConfig(where, f"{self._server.shown}: {problem}") from problem
+
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
         """See ``Sink.commit``.
 
@@ -289,9 +304,9 @@ class PostgresSink:
             yield connection
 
     @contextmanager
-    def _reading(self, connection: Connection) -> Iterator[None]:
+    def _reading(self, connection: Connection, *, read_only: bool = True) -> Iterator[None]:
         try:
-            with transaction(connection, self._limits, read_only=True):
+            with transaction(connection, self._limits, read_only=read_only):
                 yield
         except psycopg.Error as error:
             raise errors.while_reading(error, self._sink_id, self._server) from error

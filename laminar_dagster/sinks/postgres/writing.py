@@ -9,7 +9,9 @@ import pyarrow as pa
 from psycopg import sql
 
 from laminar_dagster.clients.postgres.server import Connection
+from laminar_dagster.core.ports import HeldKeys
 from laminar_dagster.sinks.changes import Changes, split
+from laminar_dagster.sinks.key_counts import found_by_search
 from laminar_dagster.sinks.portions import check_count
 from laminar_dagster.sinks.postgres.columns import PostgresColumn
 from laminar_dagster.sinks.postgres.copying import copy_rows
@@ -50,6 +52,13 @@ class RowWriter:
             self._put(changes)
         else:
             copy_rows(self._connection, self._statements.copy(), self._columns, changes.rows)
+
+    def held_keys(self, keys: pa.Table) -> HeldKeys:
+        """Those of some keys that the table has a row of."""
+        statements, execute = self._statements, self._connection.execute
+        stage = statements.stage_keys()
+        copy_rows(self._connection, stage, statements.key_columns, keys, self._key)
+        return found_by_search(execute(statements.search()).fetchone(), self._key)
 
     def _put(self, changes: Changes) -> None:
         """Apply one row of each key. No key is both put and deleted, so their order is free."""
@@ -126,11 +135,20 @@ class Statements:
 
     def delete(self) -> sql.Composed:
         """The rows of the staged keys out of the table."""
-        one = sql.SQL("target.{0} = gone.{0}")
-        matches = sql.SQL(" AND ").join(one.format(name) for name in self._key)
         return sql.SQL("DELETE FROM {} AS target USING {} AS gone WHERE {}").format(
-            self._table, self._deleted, matches
+            self._table, self._deleted, self._matches()
         )
+
+    def search(self) -> sql.Composed:
+        """How many of the staged keys have a row in the table, and one of them."""
+        names = sql.SQL(", ").join(sql.SQL("gone.{}").format(name) for name in self._key)
+        return sql.SQL(
+            "SELECT count(*) OVER (), {} FROM {} AS target JOIN {} AS gone ON {} LIMIT 1"
+        ).format(names, self._table, self._deleted, self._matches())
+
+    def _matches(self) -> sql.Composed:
+        one = sql.SQL("target.{0} = gone.{0}")
+        return sql.SQL(" AND ").join(one.format(name) for name in self._key)
 
     def clear(self) -> sql.Composed:
         """Empty the temporary tables for more."""

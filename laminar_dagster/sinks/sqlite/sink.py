@@ -20,9 +20,10 @@ from laminar_dagster.core.errors import (
     SinkUnavailable,
 )
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
-from laminar_dagster.core.ports import Published, StagedOutput
+from laminar_dagster.core.ports import HeldKeys, Published, StagedOutput
 from laminar_dagster.sinks.changes import Mode, Unwritable, check_columns, split, stored_columns
 from laminar_dagster.sinks.durable_folder import make_folder
+from laminar_dagster.sinks.key_counts import NONE_HELD, shown
 from laminar_dagster.sinks.ledger import (
     LEDGER_TABLE,
     Decision,
@@ -42,6 +43,7 @@ from laminar_dagster.sinks.sqlite.table import (
     fit,
     has_table,
     quote,
+    search_statement,
 )
 from laminar_dagster.sinks.staged import staged_tables
 from laminar_dagster.sinks.staged_values import check_changes
@@ -212,6 +214,25 @@ class SqliteSink:
         except (Unwritable, InvalidName) as problem:
             raise InvalidConfig(where, f"{self._path}: {problem}") from problem
 
+    def held_keys(self, schema: pa.Schema, keys: pa.Table) -> HeldKeys:
+        """See ``Searchable.held_keys``."""
+        with self._reading() as connection:
+            if connection is None or not has_table(connection, self._table):
+                return NONE_HELD
+            try:
+                columns, _ = self._fit(connection, schema)
+            except (Unwritable, InvalidName) as problem:
+                where = f"sink {self._sink_id}"
+                raise InvalidConfig(where, f"{self._path}: {problem}") from problem
+            of_key = _of_key(columns, self._key)
+            search = search_statement(self._table, self._key)
+            found = [
+                connection.execute(search, row).fetchone() is not None
+                for batch in keys.select(self._key).to_batches(max_chunksize=_ROWS_PER_BATCH)
+                for row in _rows(of_key, batch)
+            ]
+        return shown(keys.filter(pa.array(found, pa.bool_())), self._key)
+
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
         """See ``Sink.commit``.
 
@@ -287,7 +308,7 @@ class SqliteSink:
     ) -> None:
         changes = split(table, self._key)
         if changes.deleted is not None:
-            of_key = [next(each for each in columns if each.name == name) for name in self._key]
+            of_key = _of_key(columns, self._key)
             delete = delete_statement(self._table, self._key)
             for batch in changes.deleted.to_batches(max_chunksize=_ROWS_PER_BATCH):
                 connection.executemany(delete, _rows(of_key, batch))
@@ -405,6 +426,10 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
+
+
+def _of_key(columns: tuple[SqliteColumn, ...], key: tuple[str, ...]) -> list[SqliteColumn]:
+    return [next(each for each in columns if each.name == name) for name in key]
 
 
 def _rows(

@@ -288,6 +288,11 @@ def delete_statement(table: str, key: tuple[str, ...]) -> str:
     return f"DELETE FROM main.{name} WHERE {matches}"
 
 
+def search_statement(table: str, key: tuple[str, ...]) -> str:
+    """Finds out whether there is a row of one key."""
+    return delete_statement(table, key).replace("DELETE FROM", "SELECT 1 FROM", 1)
+
+
 def _lower(name: str) -> str:
     """As SQLite compares names: ASCII only."""
     return "".join(chr(ord(each) + 32) if "A" <= each <= "Z" else each for each in name)

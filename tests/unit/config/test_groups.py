@@ -292,8 +292,9 @@ def test_a_sink_that_appends_cannot_take_rows_back(
         assert load(tmp_path, files).sinks
         return
     assert mistakes(tmp_path, files) == [
-        "sinks.sql:1: view `pages` takes rows back, and sink `s` appends (set mode = 'upsert' and "
-        "a key; or keep a log of it: _weight AS change)"
+        "sinks.sql:1: view `pages` takes rows back, and sink `s` appends: the row of a group goes "
+        "when the group changes (set mode = 'upsert' and a key; or keep a log of it: _weight AS "
+        "change)"
     ]
 
 

@@ -248,11 +248,48 @@ def test_what_is_wrong_with_a_join_is_told(tmp_path: Path, sql: str, expected: s
     assert found[0].startswith(f"models/m.sql:{expected}"), found
 
 
-def test_a_sink_that_appends_cannot_take_back_what_a_join_takes_back(tmp_path: Path) -> None:
-    sink = "CREATE SINK s FROM m WITH (connector = 'sqlite', path = 'x.db')"
-    files = {"sources.sql": SOURCES, "models/m.sql": f"{PAIRS} {CHANGES}", "sinks.sql": sink}
+APPENDS = "CREATE SINK s FROM m WITH (connector = 'sqlite', path = 'x.db')"
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        (PAIRS.replace("JOIN", "LEFT JOIN"), "a row of the LEFT JOIN that has no partner goes"),
+        (PAIRS.replace("JOIN", "FULL JOIN"), "a row of the FULL JOIN that has no partner goes"),
+        (
+            "SELECT o.id FROM orders o ANTI JOIN payments p ON o.id = p.order_id",
+            "a row of the ANTI JOIN that has no partner goes",
+        ),
+        (
+            "SELECT o.id, t.n FROM orders o JOIN (SELECT order_id, COUNT(*) AS n FROM payments"
+            " GROUP BY order_id) t ON o.id = t.order_id",
+            "goes",
+        ),
+    ],
+)
+def test_a_sink_that_appends_cannot_take_back_what_a_join_takes_back(
+    tmp_path: Path, sql: str, why: str
+) -> None:
+    files = {"sources.sql": SOURCES, "models/m.sql": f"{sql} {FOREVER}", "sinks.sql": APPENDS}
     (found,) = mistakes(tmp_path, files)
-    assert "view `m` takes rows back, and sink `s` appends" in found
+    assert "view `m` takes rows back, and sink `s` appends: " in found
+    assert why in found
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        PAIRS,
+        "SELECT o.id FROM orders o SEMI JOIN payments p ON o.id = p.order_id",
+        "SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM payments p WHERE o.id = p.order_id)",
+        "SELECT o.id, q.id AS other FROM (SELECT a.id FROM orders a JOIN payments p"
+        " ON a.id = p.order_id) o JOIN orders q ON o.id = q.id",
+    ],
+)
+def test_an_inner_or_semi_join_of_what_only_grows_is_appended(tmp_path: Path, sql: str) -> None:
+    files = {"sources.sql": SOURCES, "models/m.sql": f"{sql} {FOREVER}", "sinks.sql": APPENDS}
+    (sink,) = load(tmp_path, files).sinks
+    assert not sink.counts_rows
 
 
 WITHIN = "AND p.ts BETWEEN o.ts AND o.ts + INTERVAL '1' HOUR"

@@ -1,0 +1,557 @@
+"""Finds out what the queries of a pipeline say of their rows; see ``row_keys``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import count
+from typing import Final, assert_never
+
+from sqlglot import exp
+
+from laminar_dagster.config.determinism import MOVING_TIMES, RANDOM, SIDE_EFFECT, WALL_CLOCK
+from laminar_dagster.config.mistakes import Report
+from laminar_dagster.config.model import ReferenceTable, SourceTable, View
+from laminar_dagster.config.references import REFRESH
+from laminar_dagster.config.relations import (
+    Aggregation,
+    Explode,
+    Join,
+    JoinSide,
+    KeyedAggregate,
+    Projection,
+    PythonKeyed,
+    PythonRows,
+    Ranked,
+    ReferenceJoin,
+    ReferenceValue,
+    Relation,
+    Select,
+    TableInput,
+    UnionAll,
+    Window,
+    WindowAggregate,
+)
+from laminar_dagster.config.row_keys import NOTHING, Attributes, Certainty, Rows, Rule
+from laminar_dagster.config.sql.changelog import WEIGHT
+from laminar_dagster.config.sql.dialect import call_of, parse_expression
+from laminar_dagster.config.sql.functions import LOGICAL_CLOCK
+from laminar_dagster.config.sql.join_conditions import conjuncts
+from laminar_dagster.config.sql.text import SqlText
+from laminar_dagster.config.sql.text_functions import GIVES_TEXT
+
+_TABLE: Final = "_table"
+_START, _END = "window_start", "window_end"
+# Equal arguments do not make them equal.
+_MOVING: Final = WALL_CLOCK | RANDOM | SIDE_EFFECT | MOVING_TIMES
+_UNEQUAL: Final = _MOVING | {LOGICAL_CLOCK, "unix_timestamp", "aes_encrypt"}
+_WORD: Final = re.compile(r"\w+")
+_WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
+_NUMBERS: Final = (*_WHOLE, "integer", "long", "short", "byte", "decimal")
+# A text that is compared with one of these is made one of them, which is a single value.
+_READ_FROM_TEXT: Final = ("string", "date", "timestamp")
+# Whose texts differ when they do.
+_TOLD_BY_TEXT: Final = (*_NUMBERS, "string", "date", "timestamp", "boolean")
+
+
+class RowReader:
+    """Finds out what the queries of a pipeline say of their rows."""
+
+    def __init__(
+        self,
+        sources: Iterable[SourceTable],
+        views: Iterable[View],
+        references: Iterable[ReferenceTable] = (),
+        replacing: Iterable[str] = (),
+    ) -> None:
+        """Take the tables and views.
+
+        Args:
+            sources: Whose rows the views read.
+            views: All of them, in any order.
+            references: What they are joined with.
+            replacing: Sources whose rows may change without the row before being taken back.
+        """
+        self._sources = {str(each.source_id).lower(): each for each in sources}
+        self._views = {str(each.name).lower(): each for each in views}
+        self._references = {str(each.reference_id).lower(): each for each in references}
+        self._replacing = {each.lower() for each in replacing}
+        self._next = count()
+        self._known: dict[str, Rows] = {}
+
+    def of_view(self, name: str) -> Rows:
+        """The rows of a view. A second time, they are known under attributes of their own."""
+        key = name.lower()
+        if key not in self._known:
+            self._known[key] = self._read(self._views[key].query)
+        return self._fresh(self._known[key])
+
+    def is_lasting(self, relation: Relation) -> bool:
+        """Whether no row of a relation is ever taken back."""
+        return self._read(relation).is_lasting
+
+    def _read(self, relation: Relation) -> Rows:
+        match relation:
+            case TableInput(name):
+                return self._table(name)
+            case Select():
+                return self._select(relation)
+            case WindowAggregate() | KeyedAggregate():
+                return self._group(relation)
+            case Ranked():
+                return self._ranked(relation)
+            case Join():
+                return self._join(relation)
+            case ReferenceJoin():
+                return self._reference_join(relation)
+            case ReferenceValue():
+                rows = self._read(relation.source)
+                return replace(rows, columns={**rows.columns, relation.name: next(self._next)})
+            case Explode():
+                return self._explode(relation)
+            case UnionAll(parts):
+                return self._union([self._read(each) for each in parts])
+            case PythonRows() | PythonKeyed():
+                given = self._read(relation.source)
+                keeps = WEIGHT in relation.columns and not given.is_lasting
+                columns = {each: next(self._next) for each in relation.columns}
+                return Rows(columns, is_lasting=not keeps, is_replaced=given.is_replaced and keeps)
+            case _:
+                assert_never(relation)
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def _table(self, name: str) -> Rows:
+        if name.lower() in self._views:
+            return self.of_view(name)
+        source = self._sources[name.lower()]
+        columns = {each.name: next(self._next) for each in source.columns}
+        types = {columns[each.name]: each.type.lower() for each in source.columns}
+        rows = Rows(
+            columns,
+            types,
+            is_lasting=WEIGHT not in columns,
+            is_replaced=name.lower() in self._replacing,
+        )
+        if not source.key:
+            return rows
+        key = frozenset(columns[each] for each in source.key)
+        if _is_of_several(source) and _TABLE not in columns:
+            return rows
+        if _is_of_several(source):
+            key |= {columns[_TABLE]}
+        return replace(rows, keys=(key,), grain=key)
+
+    # --- one input --------------------------------------------------------------------------------
+
+    def _select(self, query: Select) -> Rows:
+        rows = self._filtered(self._read(query.source), query.where)
+        rows = self._projected(rows, query.columns)
+        is_shown = any(each.name == WEIGHT for each in query.columns)
+        if rows.is_lasting or (is_shown and WEIGHT not in _words(query.where or "")):
+            return rows
+        # A log of changes, or a choice among them: what was taken back is a row like any other.
+        is_lasting = not is_shown or _chooses_arrivals(query.where)
+        return replace(rows.as_history(), is_lasting=is_lasting)
+
+    def _projected(self, rows: Rows, projections: Iterable[Projection]) -> Rows:
+        columns: dict[str, int] = {}
+        types, rules = dict(rows.types), [*rows.rules]
+        for each in projections:
+            # Most are columns: thousands of them are not parsed.
+            is_word = _WORD.fullmatch(each.sql) is not None and each.sql.lower() not in _UNEQUAL
+            plain = rows.columns.get(each.sql) if is_word else None
+            tree = _tree(each.sql) if plain is None else None
+            plain = _plain(tree, rows) if plain is None else plain
+            if plain is not None:
+                columns[each.name] = plain
+                continue
+            made = columns[each.name] = next(self._next)
+            used = _used(tree, each.sql, rows)
+            if used is not None:
+                rules.append(Rule(used, frozenset({made}), Certainty.ALWAYS))
+            told = _told_by(tree, rows)
+            if told is not None:
+                rules.append(Rule(frozenset({made}), frozenset({told}), Certainty.ALWAYS))
+                types[made] = "string"
+        return replace(rows, columns=columns, types=types, rules=tuple(rules))
+
+    def _filtered(self, rows: Rows, where: str | None) -> Rows:
+        """What a condition says of all rows that meet it."""
+        tree = _tree(where) if where else None
+        if tree is None:
+            return rows
+        rules = [*rows.rules]
+        for each in conjuncts(tree):
+            rules += _rules_of(each.unnest(), rows)
+        return replace(rows, rules=tuple(rules))
+
+    def _explode(self, query: Explode) -> Rows:
+        rows = self._projected(self._read(query.source), query.columns)
+        columns = {**rows.columns, **{each.name: next(self._next) for each in query.found}}
+        if query.is_weighed:
+            columns[WEIGHT] = next(self._next)
+        rules = (*rows.rules, *rows.key_rules())
+        return replace(rows, columns=columns, rules=rules, keys=(), grain=None)
+
+    def _union(self, parts: list[Rows]) -> Rows:
+        return Rows(
+            {name: next(self._next) for name in parts[0].columns},
+            is_lasting=all(each.is_lasting for each in parts),
+            is_replaced=any(each.is_replaced for each in parts),
+        )
+
+    # --- groups -----------------------------------------------------------------------------------
+
+    def _group(self, query: Aggregation) -> Rows:
+        rows = self._filtered(self._read(query.source), query.where)
+        is_final = isinstance(query, WindowAggregate) or query.emits == "close"
+        if is_final or query.weight is None:
+            rows = rows.as_history()
+        rows = replace(rows, rules=(*rows.rules, *rows.key_rules()))
+        keys = self._projected(rows, query.keys)
+        grain = frozenset(keys.columns.values())
+        columns, rules = dict(keys.columns), [*keys.rules]
+        rivals = [grain]
+        if isinstance(query, WindowAggregate) or query.kind != "group":
+            start, end = next(self._next), next(self._next)
+            columns |= {_START: start, _END: end}
+            rules += _edges(query, grain, start, end, rows)
+            rivals = [grain | {end}] if _grows(query.window) else [grain | {start}, grain | {end}]
+            grain = rivals[-1]
+        columns |= {each.name: next(self._next) for each in query.aggregates}
+        columns[WEIGHT] = next(self._next)
+        group = replace(
+            keys,
+            columns=columns,
+            rules=tuple(rules),
+            keys=tuple(rivals),
+            grain=grain,
+            is_lasting=is_final,
+            is_replaced=False,
+        )
+        # An aggregate follows from its group, and so does what is computed of it: by the key.
+        return self._projected(self._filtered(group, query.having), query.columns)
+
+    def _ranked(self, query: Ranked) -> Rows:
+        rows = self._filtered(self._read(query.source), query.where)
+        if query.weight is None:
+            rows = rows.as_history()
+        rows = replace(rows, rules=(*rows.rules, *rows.key_rules()))
+        keys = self._projected(rows, query.keys)
+        of_key = frozenset(keys.columns.values())
+        # Both over the same attributes: what the rows are ranked by, and what is shown of them.
+        shown = self._projected(replace(keys, columns=rows.columns), query.columns)
+        rank, columns = next(self._next), dict(shown.columns)
+        if query.rank is not None:
+            columns[query.rank] = rank
+        columns[WEIGHT] = next(self._next)
+        first = of_key if query.limit == 1 else of_key | {rank}
+        constant = (Rule(NOTHING, frozenset({rank}), Certainty.ALWAYS),) if query.limit == 1 else ()
+        return replace(
+            shown,
+            columns=columns,
+            rules=(*shown.rules, *constant),
+            keys=(first, *rows.keys),
+            grain=None if rows.keys else first,
+            is_lasting=False,
+            is_replaced=False,
+        )
+
+    # --- joins ------------------------------------------------------------------------------------
+
+    def _join(self, query: Join) -> Rows:
+        left, right = (self._side(each) for each in query.sides)
+        is_lasting = left.is_lasting and right.is_lasting and not _may_change(query)
+        shown = (
+            self._projected(left, query.left.columns),
+            self._projected(right, query.right.columns),
+        )
+        columns = dict(shown[0].columns)
+        if query.kind not in ("semi", "anti"):
+            columns |= shown[1].columns
+        if query.is_weighed:
+            columns[WEIGHT] = next(self._next)
+        pairs = _equal_pairs(query, left, right)
+        of_left = (*shown[0].rules, *left.key_rules())
+        of_right = (*shown[1].rules, *right.key_rules())
+        # What is behind the time to live is no longer known when it is taken back.
+        is_exact = is_lasting or query.bounds is None
+        # The side without a partner is NULL, which says nothing.
+        rules: tuple[Rule, ...] = _possible((*of_left, *of_right, *pairs))
+        if is_exact and query.kind in ("inner", "left", "semi", "anti"):
+            rules += of_left
+        if is_exact and query.kind in ("inner", "right"):
+            rules += of_right
+        if query.kind == "inner":
+            rules += pairs
+        keys = _keys_of_join(query, left, right, pairs) if is_exact else ()
+        types = {**shown[0].types, **shown[1].types}
+        return Rows(columns, types, rules, keys, None, is_lasting)
+
+    def _side(self, side: JoinSide) -> Rows:
+        rows = self._read(side.source)
+        if side.window is not None:
+            start, end = next(self._next), next(self._next)
+            rows = replace(rows, columns={**rows.columns, _START: start, _END: end})
+            if not _grows(side.window):
+                rules = (
+                    Rule(frozenset({start}), frozenset({end}), Certainty.ALWAYS),
+                    Rule(frozenset({end}), frozenset({start}), Certainty.ALWAYS),
+                )
+                rows = replace(rows, rules=(*rows.rules, *rules))
+            if side.window.slide_micros != side.window.size_micros or side.window.grows:
+                # A row is in several windows, once in each.
+                keys = tuple(each | {end} for each in rows.keys)
+                rows = replace(rows, keys=keys, grain=None)
+        return rows
+
+    def _reference_join(self, query: ReferenceJoin) -> Rows:
+        rows, table = self._read(query.source), self._references[query.table.lower()]
+        names = {each.name: next(self._next) for each in table.columns}
+        there = Rows(names, {names[each.name]: each.type.lower() for each in table.columns})
+        kept = self._projected(rows, query.columns)
+        found = self._projected(there, query.found)
+        columns = dict(kept.columns)
+        if query.is_weighed:
+            columns[WEIGHT] = next(self._next)
+        if query.kind in ("semi", "anti"):
+            return replace(kept, columns=columns)
+        columns |= found.columns
+        of_table = frozenset(names[each] for each in table.key)
+        pairs = [*zip(query.keys, query.matches, strict=True)]
+        is_single = bool(table.key) and all(
+            any(match == each and _is_told(key, names[each], rows, there) for key, match in pairs)
+            for each in table.key
+        )
+        rules = [*kept.rules]
+        if is_single:
+            never_changes = table.options.get(REFRESH) == "never"
+            certainty = Certainty.ALWAYS if never_changes else Certainty.POSSIBLE
+            asked = [_used(_tree(each), each, rows) for each in query.keys]
+            # What finds a row of the table finds all of it; in a LEFT JOIN, or none at all.
+            if all(each is not None for each in asked) and not query.where:
+                given = NOTHING.union(*(each for each in asked if each is not None))
+                rules.append(Rule(given, frozenset(names.values()), certainty))
+            keys = rows.keys
+        else:
+            keys = tuple(each | of_table for each in rows.keys) if table.key else ()
+        types = {**kept.types, **found.types}
+        return replace(
+            kept,
+            columns=columns,
+            types=types,
+            rules=(*rules, *found.rules),
+            keys=keys,
+            grain=rows.grain if is_single else None,
+        )
+
+    def _fresh(self, rows: Rows) -> Rows:
+        """The same with other attributes, so that a view may be joined with itself."""
+        made: dict[int, int] = {}
+
+        def of(attribute: int) -> int:
+            if attribute not in made:
+                made[attribute] = next(self._next)
+            return made[attribute]
+
+        def all_of(attributes: Attributes) -> Attributes:
+            return frozenset(map(of, attributes))
+
+        return replace(
+            rows,
+            columns={name: of(each) for name, each in rows.columns.items()},
+            types={of(each): kind for each, kind in rows.types.items()},
+            rules=tuple(
+                Rule(all_of(each.given), all_of(each.follow), each.certainty) for each in rows.rules
+            ),
+            keys=tuple(map(all_of, rows.keys)),
+            grain=all_of(rows.grain) if rows.grain is not None else None,
+        )
+
+
+def _is_of_several(source: SourceTable) -> bool:
+    """Whether rows of several tables may come, each of which has the key once."""
+    tables = source.options.get("tables", "") + source.options.get("topic", "")
+    return bool(set(tables) & set(",*")) or "topic.pattern" in source.options
+
+
+def _grows(window: Window | None) -> bool:
+    return window is not None and window.grows
+
+
+def _edges(
+    query: Aggregation, keys: Attributes, start: int, end: int, rows: Rows
+) -> Iterator[Rule]:
+    """What the edges of a window say of each other, and event time of them."""
+    window, starts, ends = query.window, frozenset({start}), frozenset({end})
+    if window is None:
+        # Sessions of one key neither begin together nor end together.
+        yield Rule(keys | starts, ends, Certainty.NOW)
+        yield Rule(keys | ends, starts, Certainty.NOW)
+        return
+    yield Rule(ends, starts, Certainty.ALWAYS)
+    if window.grows:
+        return
+    yield Rule(starts, ends, Certainty.ALWAYS)
+    time = _used(_tree(window.time), window.time, rows)
+    if time is not None and window.size_micros == window.slide_micros:
+        yield Rule(time, starts | ends, Certainty.ALWAYS)
+
+
+def _may_change(query: Join) -> bool:
+    """Whether a row that a join has put out may have to go, though its inputs only grow."""
+    return query.emits == "changes" and query.kind not in ("inner", "semi")
+
+
+def _equal_pairs(query: Join, left: Rows, right: Rows) -> tuple[Rule, ...]:
+    """What is equal on both sides of a pair."""
+    rules: list[Rule] = []
+    for ours, theirs in zip(query.left.keys, query.right.keys, strict=True):
+        trees = _tree(ours), _tree(theirs)
+        one, other = _plain(trees[0], left), _plain(trees[1], right)
+        if one is not None and other is not None:
+            rules += _equal(one, left.types.get(one), other, right.types.get(other))
+            continue
+        used = _used(trees[0], ours, left), _used(trees[1], theirs, right)
+        if used[0] is not None and used[1] is not None:
+            rules.append(Rule(used[0], used[1], Certainty.POSSIBLE))
+            rules.append(Rule(used[1], used[0], Certainty.POSSIBLE))
+    return tuple(rules)
+
+
+def _equal(one: int, kind: str | None, other: int, other_kind: str | None) -> Iterator[Rule]:
+    # 1 is equal to '1' and to '01', which are not equal to each other.
+    is_same = kind is not None and kind == other_kind
+    certainty = Certainty.ALWAYS if is_same else Certainty.POSSIBLE
+    yield Rule(frozenset({one}), frozenset({other}), certainty)
+    yield Rule(frozenset({other}), frozenset({one}), certainty)
+
+
+def _keys_of_join(
+    query: Join, left: Rows, right: Rows, pairs: tuple[Rule, ...]
+) -> tuple[Attributes, ...]:
+    """A row of either side comes once, or once with each of its partners."""
+    if query.kind in ("semi", "anti"):
+        return left.keys
+    both = [one | other for one in left.keys[:4] for other in right.keys[:4]]
+    joined = NOTHING.union(*(each.follow for each in pairs if each.certainty == Certainty.ALWAYS))
+    # A row has one partner at most where the equalities hold a key of the other side.
+    if query.kind in ("inner", "left") and any(each <= joined for each in right.keys):
+        both = [*left.keys, *both]
+    if query.kind in ("inner", "right") and any(each <= joined for each in left.keys):
+        both = [*right.keys, *both]
+    return tuple(dict.fromkeys(both))
+
+
+def _possible(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    return tuple(replace(each, certainty=Certainty.POSSIBLE) for each in rules)
+
+
+def _rules_of(node: exp.Expr, rows: Rows) -> Iterator[Rule]:
+    """What one condition of several says of the rows that meet it."""
+    if isinstance(node, exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE | exp.Between | exp.Is):
+        return
+    inner = node.this.unnest() if isinstance(node, exp.Not) else node
+    if isinstance(node, exp.Not) and isinstance(inner, exp.Is | exp.In | exp.Between):
+        return
+    column = _plain(inner, rows)
+    if column is not None:
+        certainty = Certainty.ALWAYS if rows.types.get(column) == "boolean" else Certainty.POSSIBLE
+        yield Rule(NOTHING, frozenset({column}), certainty)
+        return
+    if isinstance(node, exp.EQ):
+        sides = [node.left.unnest(), node.right.unnest()]
+        one, other = (_plain(each, rows) for each in sides)
+        if one is not None and other is not None:
+            yield from _equal(one, rows.types.get(one), other, rows.types.get(other))
+            return
+        for place, attribute in enumerate((one, other)):
+            literal = sides[1 - place]
+            if attribute is not None and isinstance(literal, exp.Literal):
+                kind = rows.types.get(attribute, "")
+                read = _READ_FROM_TEXT if literal.is_string else _NUMBERS
+                certainty = Certainty.ALWAYS if kind.startswith(read) else Certainty.POSSIBLE
+                yield Rule(NOTHING, frozenset({attribute}), certainty)
+                return
+    mentioned = frozenset(
+        found
+        for each in node.find_all(exp.Column)
+        if (found := rows.find(each.parts[0].name)) is not None
+    )
+    yield Rule(NOTHING, mentioned, Certainty.POSSIBLE)
+
+
+def _chooses_arrivals(where: str | None) -> bool:
+    """Whether a condition leaves nothing but rows of weight 1."""
+    tree = _tree(where) if where else None
+    for each in conjuncts(tree) if tree is not None else ():
+        node = each.unnest()
+        if isinstance(node, exp.EQ):
+            column, number = node.left.unnest(), node.right.unnest()
+            if isinstance(column, exp.Column) and column.name.lower() == WEIGHT:
+                return isinstance(number, exp.Literal) and number.name == "1"
+    return False
+
+
+def _is_told(key: str, match: int, rows: Rows, table: Rows) -> bool:
+    """Whether what is compared with a table's column can be equal to one value of it only."""
+    kind = table.types[match]
+    if kind != "string":
+        return True
+    # A number is equal to '1' and to '01'.
+    tree = _tree(key)
+    plain = _plain(tree, rows)
+    if plain is not None:
+        return rows.types.get(plain) == "string"
+    return tree is not None and call_of(tree) in GIVES_TEXT
+
+
+def _tree(text: str) -> exp.Expr | None:
+    """An expression of the model; None if it cannot be read, and nothing is known of it."""
+    report = Report()
+    for statement in SqlText("", text).statements(report):
+        try:
+            return parse_expression(statement.tokens, text).unnest()
+        except Exception:
+            # sqlglot fails in many ways on what is no SQL.
+            return None
+    return None
+
+
+def _plain(tree: exp.Expr | None, rows: Rows) -> int | None:
+    """The attribute that an expression is, if it is nothing but a column."""
+    if isinstance(tree, exp.Column) and len(tree.parts) == 1:
+        return rows.find(tree.name)
+    return None
+
+
+def _used(tree: exp.Expr | None, text: str, rows: Rows) -> Attributes | None:
+    """What an expression is computed from; None if equal values may make it differ."""
+    if tree is None or not _UNEQUAL.isdisjoint(_words(text)):
+        return None
+    found: set[int] = set()
+    for each in tree.find_all(exp.Column):
+        attribute = rows.find(each.parts[0].name)
+        if attribute is None:
+            # The parameter of a lambda, perhaps.
+            return None
+        found.add(attribute)
+    return frozenset(found)
+
+
+def _told_by(tree: exp.Expr | None, rows: Rows) -> int | None:
+    """The attribute whose value can be told from that of an expression."""
+    if not isinstance(tree, exp.Cast | exp.TryCast):
+        return None
+    column, to = _plain(tree.this.unnest(), rows), tree.args.get("to")
+    kind = rows.types.get(column, "") if column is not None else ""
+    target = to.sql("spark").lower() if isinstance(to, exp.DataType) else ""
+    is_text = target == "string" and kind.startswith(_TOLD_BY_TEXT)
+    is_wider = kind in _WHOLE and target in _WHOLE[_WHOLE.index(kind) :]
+    return column if is_text or is_wider else None
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.lower()))

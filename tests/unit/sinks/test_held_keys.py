@@ -1,0 +1,96 @@
+"""Sinks on files say which keys they hold."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from laminar_dagster.core.errors import InvalidConfig, SinkUnavailable
+from laminar_dagster.core.ids import EpochNumber, PipelineName
+from laminar_dagster.core.ports import HeldKeys, Searchable, Sink
+from laminar_dagster.sinks.delta.sink import DeltaSink
+from laminar_dagster.sinks.sqlite.sink import SqliteSink
+from tests.unit.sinks.staging import SINK, staged
+
+PIPELINE = PipelineName("clicks")
+NOON = datetime(2026, 1, 1, 12, 0, 0, 1, UTC)
+VALUES = {
+    "int": pa.array([1, 2, 3], pa.int32()),
+    "text": pa.array(["a", "A", "a "]),
+    "dictionary": pa.array(["x", "y", "z"]).dictionary_encode(),
+    "day": pa.array([date(2026, 1, each) for each in (1, 2, 3)]),
+    "time": pa.array([NOON.replace(second=each) for each in (1, 2, 3)], pa.timestamp("us", "UTC")),
+    "money": pa.array([Decimal("1.10"), Decimal("1.20"), Decimal("2.10")], pa.decimal128(10, 2)),
+    "flag_and_more": pa.array([True, False, True]),
+}
+
+
+@pytest.fixture(params=["sqlite", "delta"])
+def system(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def sink_at(system: str, folder: Path, *key: str) -> Sink:
+    if system == "sqlite":
+        return SqliteSink(SINK, PIPELINE, folder / "x.db", "t", mode="upsert", key=key)
+    return DeltaSink(SINK, PIPELINE, folder / "t", mode="upsert", key=key)
+
+
+def held(sink: Sink, rows: pa.Table, key: tuple[str, ...]) -> HeldKeys:
+    assert isinstance(sink, Searchable)
+    return sink.held_keys(rows.schema, rows.select(key))
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_the_keys_of_rows_that_were_committed(system: str, tmp_path: Path, kind: str) -> None:
+    values = VALUES[kind]
+    rows = pa.table({"k": values, "n": pa.array([1, 2, 3]), "v": pa.array(["a", "b", "c"])})
+    sink = sink_at(system, tmp_path, "k", "n")
+    assert held(sink, rows, ("k", "n")) == HeldKeys(0, "")
+    assert not [*tmp_path.iterdir()]
+    sink.commit(EpochNumber(1), staged(rows.slice(0, 1)))
+    found = held(sink, rows, ("k", "n"))
+    shown = pa.array(values)[0].as_py()
+    assert found.count == 1
+    assert found.example.endswith(", n=1")
+    assert kind not in ("int", "text") or found.example == f"k={shown!r}, n=1"
+    sink.commit(EpochNumber(2), staged(rows.slice(1)))
+    assert held(sink, rows, ("k", "n")).count == 3
+    others = rows.set_column(1, "n", pa.array([2, 3, 4]))
+    assert held(sink, others, ("k", "n")) == HeldKeys(0, "")
+    assert held(sink, rows.slice(0, 0), ("k", "n")).count == 0
+
+
+def test_what_was_taken_back_is_not_held(system: str, tmp_path: Path) -> None:
+    sink = sink_at(system, tmp_path, "k")
+    rows = pa.table({"k": [1, 2], "_weight": pa.array([1, 1], pa.int8())})
+    sink.commit(EpochNumber(1), staged(rows))
+    gone = pa.table({"k": [1], "_weight": pa.array([-1], pa.int8())})
+    sink.commit(EpochNumber(2), staged(gone))
+    assert held(sink, rows, ("k",)) == HeldKeys(1, "k=2")
+
+
+def test_a_table_that_does_not_take_the_view(system: str, tmp_path: Path) -> None:
+    sink = sink_at(system, tmp_path, "k")
+    sink.commit(EpochNumber(1), staged(pa.table({"k": [1], "v": ["a"]})))
+    with pytest.raises(InvalidConfig):
+        held(sink, pa.table({"k": ["x"], "v": ["a"]}), ("k",))
+
+
+def test_a_table_that_cannot_be_read(system: str, tmp_path: Path) -> None:
+    sink = sink_at(system, tmp_path, "k")
+    rows = pa.table({"k": [1]})
+    sink.commit(EpochNumber(1), staged(rows))
+    if system == "sqlite":
+        (tmp_path / "x.db").write_bytes(b"nothing that a database would be" * 99)
+        for each in tmp_path.glob("x.db-*"):
+            each.unlink()
+    else:
+        for each in (tmp_path / "t").glob("*.parquet"):
+            each.unlink()
+    with pytest.raises(SinkUnavailable):
+        held(sink, rows, ("k",))
