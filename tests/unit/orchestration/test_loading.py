@@ -172,7 +172,8 @@ def test_every_way_in_refuses_what_is_wrong(check: str, way: str, tmp_path: Path
 def test_nothing_is_wrong_with_a_pipeline_beside_one_that_is_broken(tmp_path: Path) -> None:
     write_pipeline(tmp_path, "clicks", FILES)
     write_pipeline(tmp_path, "broken", {"pipeline.yml": "name: [\n"})
-    assemble(load_pipeline(tmp_path / "dbt_like_configs" / "clicks"), tmp_path, None)
+    clicks = assemble(load_pipeline(tmp_path / "dbt_like_configs" / "clicks"), tmp_path, None)
+    assert clicks.name == "clicks"
 
 
 # The options of two sinks that are one table to the system, however they are written.
