@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from laminar_dagster.config.max_ahead import MAX_AHEAD
 from laminar_dagster.config.units import spell_duration
+from laminar_dagster.core.document import spell_microseconds
 
 _LOWEST: Final = np.iinfo(np.int64).min
 _HIGHEST: Final = np.iinfo(np.int64).max
@@ -47,15 +48,9 @@ class AheadBound:
         """What is wrong with a record of a later event time."""
         most = f"`{MAX_AHEAD}` = '{spell_duration(self.most)}'"
         return (
-            f"event time {_spelled(time)} is further ahead of the epoch's clock, "
-            f"{_spelled(self.clock)}, than {most} allows"
+            f"event time {spell_microseconds(time)} is further ahead of the epoch's clock, "
+            f"{spell_microseconds(self.clock)}, than {most} allows"
         )
-
-
-def _spelled(micros: int) -> str:
-    # Not as ``datetime``, which ends with the year 9999.
-    text = str(np.datetime64(micros, "us"))
-    return text.rstrip("0").rstrip(".") + "Z"
 
 
 @dataclass

@@ -258,4 +258,4 @@ def test_a_bound_beyond_all_times_bounds_nothing() -> None:
 
 
 def test_times_after_the_year_9999_can_be_told() -> None:
-    assert "event time 294247-01-10T04:00:54.775807Z is" in BOUND.problem(2**63 - 1)
+    assert BOUND.problem(2**63 - 1).startswith("event time 9223372036854775807 µs since 1970 is")
