@@ -189,7 +189,7 @@ class SinkEntry(Record, frozen=True, kw_only=True):
 
 
 class DeadLetterEntry(Record, frozen=True, kw_only=True):
-    """The records of a source that were set aside in this epoch: undecodable, or late."""
+    """The records of a source that were set aside in this epoch: bad ones, and late ones."""
 
     source_id: SourceId
     files: tuple[FileEntry, ...]
@@ -201,7 +201,7 @@ class DeadLetterEntry(Record, frozen=True, kw_only=True):
 
     @property
     def dead_rows(self) -> int:
-        """How many could not be decoded."""
+        """How many were bad: could not be decoded, or were too far ahead of the clock."""
         return sum(file.rows for file in self.files) - self.late_rows
 
 

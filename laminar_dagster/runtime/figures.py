@@ -21,7 +21,7 @@ class SourceFigures:
 
     Attributes:
         reading: None in a checkpoint that does not say.
-        dead_letters: Records that could not be decoded.
+        dead_letters: Bad records that were set aside.
         late: Records that came too late for their windows.
     """
 

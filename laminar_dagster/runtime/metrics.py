@@ -48,7 +48,7 @@ CHUNK_P99: Final = _of_source(
     "In the newest epoch, 99 of 100 groups of records took at most so long.",
     "gauge",
 )
-DEAD_LETTERS: Final = _of_source("dead_letters", "{record}", "Records that could not be decoded.")
+DEAD_LETTERS: Final = _of_source("dead_letters", "{record}", "Bad records that were set aside.")
 LATE: Final = _of_source("late", "{record}", "Records that came too late for their windows.")
 AHEAD: Final = _of_source(
     "ahead", "{record}", "Records whose event time was too far ahead of the epoch's clock."
