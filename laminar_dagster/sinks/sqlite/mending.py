@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -26,9 +26,11 @@ _MORE: Final = re.compile(
 )
 _ELSE: Final = "set decimals = 'text' to go on with text"
 _COLUMNS: Final = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?) ORDER BY cid'
-_BELONGING: Final = """
-    SELECT sql FROM main.sqlite_master
-    WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql IS NOT NULL ORDER BY rowid
+# To rename a column or a table rewrites every view and trigger that names it.
+_DEPENDING: Final = """
+    SELECT type, name, sql FROM main.sqlite_master
+    WHERE (type IN ('view', 'trigger') OR (type = 'index' AND tbl_name = ?)) AND sql IS NOT NULL
+    ORDER BY type = 'trigger', rowid
 """
 _UNIQUE: Final = """
     SELECT part.name FROM pragma_index_list(?1) AS list, pragma_index_info(list.name) AS part
@@ -51,18 +53,35 @@ def way_out(
     held = indexed | {lower(name) for name, _, _, place in described if place}
     is_strict = re.search(r"\bSTRICT\b", keywords(definition), re.IGNORECASE)
     if not held & {lower(name) for name in columns} and not is_strict:
-        script = _in_place(table, columns, {lower(each[0]) for each in described})
-    elif not _MORE.search(keywords(definition)):
-        belonging = [sql for (sql,) in connection.execute(_BELONGING, (table,))]
-        script = _made_anew(connection, table, columns, described, belonging)
+        steps = _in_place(table, columns, {lower(each[0]) for each in described})
+    elif not _MORE.search(keywords(definition)) and not _is_referred_to(connection):
+        steps = _made_anew(connection, table, columns, described)
     else:
         return f"make the table anew with these columns NUMERIC, or {_ELSE}"
-    return f"{_ELSE}, or run this SQL on the database, and then again:\n\n" + "\n".join(script)
+    depending = connection.execute(_DEPENDING, (table,)).fetchall()
+    script = "\n".join(
+        [
+            # IMMEDIATE could fail, and then every statement would be a transaction of its own.
+            "BEGIN;",
+            # Those on a view go with it, so triggers come first.
+            *(f"DROP {kind.upper()} {quote(name)};" for kind, name, _ in reversed(depending)),
+            *steps,
+            *(f"{statement};" for _, _, statement in depending),
+            "COMMIT;",
+        ]
+    )
+    return f"{_ELSE}, or run this SQL on the database, and then again:\n\n{script}"
+
+
+def _is_referred_to(connection: sqlite3.Connection) -> bool:
+    """Whether a table of the database refers to others, and would follow one that is renamed."""
+    tables = connection.execute("SELECT sql FROM main.sqlite_master WHERE type = 'table'")
+    return any("REFERENCES" in keywords(definition).upper() for (definition,) in tables)
 
 
 def _in_place(table: str, columns: dict[str, pa.DataType], taken: set[str]) -> list[str]:
     """A column of numbers beside each one of text, which then goes."""
-    name, script, aside = quote(table), ["BEGIN IMMEDIATE;"], {}
+    name, script, aside = quote(table), [], {}
     for column in columns:
         aside[column] = _free(f"{column}_text", taken)
         script += [
@@ -80,7 +99,6 @@ def _in_place(table: str, columns: dict[str, pa.DataType], taken: set[str]) -> l
         f"UPDATE {name} SET {changes};",
         "DROP TRIGGER temp.laminar_inexact;",
         *(f"ALTER TABLE {name} DROP COLUMN {value};" for value, _ in values),
-        "COMMIT;",
     ]
 
 
@@ -89,7 +107,6 @@ def _made_anew(
     table: str,
     columns: dict[str, pa.DataType],
     described: Sequence[tuple[str, str, int, int]],
-    belonging: Iterable[str],
 ) -> list[str]:
     """A table with numbers that takes the place of the one with text, which goes."""
     found = connection.execute("SELECT name FROM main.sqlite_master").fetchall()
@@ -108,7 +125,6 @@ def _made_anew(
     )
     values = [(quote(column), kind) for column, kind in columns.items()]
     return [
-        "BEGIN IMMEDIATE;",
         f"ALTER TABLE {name} RENAME TO {before};",
         f"CREATE TABLE {name} ({', '.join(parts)});",
         *_guard(before, values),
@@ -118,8 +134,6 @@ def _made_anew(
         # Two texts of one number, such as 1.1 and 1.10, must not become one row.
         f"INSERT OR ROLLBACK INTO {name} ({names}) SELECT {taken} FROM {before};",
         f"DROP TABLE {before};",
-        *(f"{statement};" for statement in belonging),
-        "COMMIT;",
     ]
 
 
@@ -141,11 +155,13 @@ def _all_exact(values: Sequence[tuple[str, pa.DataType]], row: str = "") -> str:
 
 def _is_exact(text: str, scale: int) -> str:
     """Whether a text is that of a number, by the scale that the view gives it."""
-    known = [f"{text} IS NULL", _is_whole(text, scale), f"CAST({text} AS REAL) = 0"]
+    known = [_is_whole(text, scale), f"CAST({text} AS REAL) = 0"]
     if 0 < scale <= LARGEST_POWER:
         digits = f"rtrim(ltrim(replace({text}, '.', ''), '-0'), '0')"
         known.append(f"substr({text}, -{scale + 1}, 1) = '.' AND length({digits}) <= {DIGITS}")
-    return f"({' OR '.join(known)})"
+    # SQLite takes a text that is no number for 0.
+    is_number = f"{text} <> '' AND ltrim({text}, '-+.E0123456789') = ''"
+    return f"({text} IS NULL OR {is_number} AND ({' OR '.join(known)}))"
 
 
 def _is_whole(text: str, scale: int) -> str:

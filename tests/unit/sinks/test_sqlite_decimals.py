@@ -195,6 +195,8 @@ def test_a_column_that_was_made_takes_decimals_if_it_compares_them(
 
 # --- tables from before ---------------------------------------------------------------------------
 
+_MADE = "SELECT sql FROM sqlite_master WHERE type <> 'table' AND sql IS NOT NULL ORDER BY sql"
+
 Client = Callable[[Path, str], None]
 
 
@@ -225,7 +227,7 @@ def script_for(sink: SqliteSink, schema: pa.Schema) -> str:
         sink.check(schema)
     before, script = str(caught.value).split("\n\n", 1)
     assert "decimals = 'text'" in before
-    assert script.startswith("BEGIN IMMEDIATE;") and script.rstrip().endswith("COMMIT;")
+    assert script.startswith("BEGIN;") and script.rstrip().endswith("COMMIT;")
     return script
 
 
@@ -234,6 +236,7 @@ GOOD = ("1.50", "-0.07", "0.00", "-12.00", "9007199254740993.00", "9999999999999
 
 @pytest.mark.parametrize("run", [stops, goes_on])
 def test_a_table_from_before_is_mended_by_the_sql_of_the_refusal(path: Path, run: Client) -> None:
+    """With all that people have made of it: indexes, views and triggers."""
     keys, amounts = [*range(len(GOOD))], money(*GOOD)
     wide = pa.decimal128(30, 8)
     # SQLite 3.40 reads the text of the last one as the number beside it.
@@ -241,14 +244,27 @@ def test_a_table_from_before_is_mended_by_the_sql_of_the_refusal(path: Path, run
     view = pa.table({"k": keys, "v": amounts, "r": rates})
     before = sink_at(path, mode="upsert", key=("k",), decimals="text")
     commit(before, 1, view)
-    query(path, "CREATE TABLE other AS SELECT 1 AS one")
-    query(path, "CREATE INDEX dear ON t (k) WHERE k > 2")
+    for statement in (
+        "CREATE TABLE other AS SELECT 1 AS one",
+        "CREATE INDEX dear ON t (v DESC) WHERE k > 2",
+        "CREATE VIEW large AS SELECT k, v FROM t WHERE v > 5000",
+        "CREATE VIEW larger AS SELECT k FROM large WHERE v > 7000",
+        'CREATE TRIGGER "into" INSTEAD OF INSERT ON larger'
+        " BEGIN INSERT INTO other VALUES (NEW.k); END",
+        "CREATE TRIGGER noted AFTER UPDATE ON t BEGIN INSERT INTO other VALUES (NEW.v); END",
+        "CREATE TRIGGER foreign_one AFTER DELETE ON other"
+        " BEGIN INSERT INTO other SELECT v FROM t WHERE v = OLD.one; END",
+    ):
+        query(path, statement)
+    made = query(path, _MADE)
     assert query(path, "SELECT typeof(v) FROM t WHERE k = 0") == [("text",)]
     sink = sink_at(path, mode="upsert", key=("k",))
     with pytest.raises(WriteFailed, match="text does not compare"):
         commit(sink, 2, view)
     run(path, script_for(sink, view.schema))
     assert query(path, "PRAGMA integrity_check") == [("ok",)]
+    assert query(path, _MADE) == made
+    assert query(path, "SELECT * FROM other") == [(1,)]
     columns = query(path, "SELECT name, type FROM pragma_table_info('t') ORDER BY name")
     assert columns == [("k", "INTEGER"), ("r", "NUMERIC"), ("v", "NUMERIC")]
     found = query(path, "SELECT k, v, r FROM t ORDER BY k")
@@ -260,7 +276,8 @@ def test_a_table_from_before_is_mended_by_the_sql_of_the_refusal(path: Path, run
     # The ledger is where it was, and the pipeline goes on.
     assert sink.ledger() == 1
     commit(sink, 2, pa.table({"k": [0], "v": money("7000.25"), "r": money("2", kind=wide)}))
-    assert query(path, "SELECT k, v FROM t WHERE v > 7000 AND v < 8000") == [(0, 7000.25)]
+    assert query(path, "SELECT k, v FROM large WHERE v < 8000") == [(0, 7000.25)]
+    assert (0,) in query(path, "SELECT k FROM larger")
 
 
 @pytest.mark.parametrize("run", [stops, goes_on])
@@ -274,6 +291,8 @@ def test_what_has_no_exact_number_leaves_the_table_as_it_was(
     value = value if kind.scale else value * 100
     view = pa.table({"k": [1, 2], "v": pa.array([Decimal(1), value], kind)})
     commit(sink_at(path, decimals="text"), 1, view)
+    query(path, "CREATE VIEW large AS SELECT v FROM t")
+    query(path, "CREATE INDEX by_v ON t (v)")
     before = query(path, "SELECT k, v FROM t ORDER BY k")
     definition = query(path, "SELECT sql FROM sqlite_master")
     run(path, script_for(sink_at(path), view.schema))
@@ -287,14 +306,18 @@ def test_a_key_from_before_is_mended_too(path: Path, run: Client) -> None:
     commit(sink_at(path, mode="upsert", key=("k", "n"), decimals="text"), 1, view)
     query(path, "CREATE TABLE log (n)")
     query(path, "CREATE INDEX by_v ON t (v, n)")
+    query(path, "CREATE VIEW large AS SELECT k FROM t WHERE k > 5000")
     query(
         path,
         "CREATE TRIGGER noted AFTER INSERT ON t BEGIN INSERT INTO log VALUES (NEW.n); END",
     )
+    made = query(path, _MADE)
     sink = sink_at(path, mode="upsert", key=("k", "n"))
     run(path, script_for(sink, view.schema))
     names = query(path, "SELECT name FROM sqlite_master WHERE tbl_name = 't' ORDER BY name")
     assert names == [("by_v",), ("noted",), ("sqlite_autoindex_t_1",), ("t",)]
+    assert query(path, _MADE) == made
+    assert query(path, "SELECT count(*) FROM large") == [(2,)]
     assert query(path, "SELECT * FROM log") == []
     commit(sink, 2, view.append_column("_weight", pa.array([-1] * 6, pa.int8())))
     assert query(path, "SELECT * FROM t") == []
@@ -311,6 +334,22 @@ def test_two_texts_of_one_number_are_not_merged(path: Path, run: Client) -> None
         run(path, script_for(sink, pa.schema([("k", kind), ("v", pa.int64())])))
         assert query(path, "SELECT k, v FROM t ORDER BY k") == rows
     assert sink.ledger() == 2
+
+
+@pytest.mark.parametrize("run", [stops, goes_on])
+@pytest.mark.parametrize("text", ["ab.cd", "abc", "", "1.5e3", "1.5", "1.500", "1.00E-7"])
+def test_a_text_that_the_sink_has_not_written_is_left(path: Path, run: Client, text: str) -> None:
+    query(path, "CREATE TABLE t (v TEXT)")
+    query(path, f"INSERT INTO t VALUES ('1.50'), ('{text}')")
+    run(path, script_for(sink_at(path), pa.schema([("v", MONEY)])))
+    assert query(path, "SELECT v FROM t") == [("1.50",), (text,)]
+
+
+def test_a_table_that_others_refer_to_is_not_made_anew(path: Path) -> None:
+    query(path, "CREATE TABLE t (k TEXT PRIMARY KEY)")
+    query(path, "CREATE TABLE child (k REFERENCES t (k))")
+    with pytest.raises(InvalidConfig, match="make the table anew with these columns NUMERIC"):
+        sink_at(path, mode="upsert", key=("k",)).check(pa.schema([("k", MONEY)]))
 
 
 def test_a_table_that_people_made_is_not_made_anew(path: Path) -> None:
