@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+
 from laminar_dagster.sinks.changes import Unwritable
 from laminar_dagster.sinks.sqlite.columns import SqliteColumn, Storage
 from laminar_dagster.sinks.sqlite.identifiers import lower, quote
@@ -211,6 +213,7 @@ def fit(
         if (there := existing.columns.get(lower(column.name))) is not None
     ]
     _check_decimals(connection, existing, known)
+    _check_text_keys(connection, existing, known, key)
     for column, there in known:
         _check_fit(table, column, there)
     ours = {lower(column.name) for column in columns}
@@ -255,6 +258,34 @@ def _check_decimals(
         " number, so a DECIMAL needs NUMERIC; "
         + way_out(connection, existing.name, existing.definition, texts)
     )
+
+
+def _check_text_keys(
+    connection: sqlite3.Connection,
+    existing: ExistingTable,
+    known: Sequence[tuple[SqliteColumn, ExistingColumn]],
+    key: tuple[str, ...],
+) -> None:
+    """Refuse keys that would be written otherwise than those that are there: 1.1 beside 1.10."""
+    for column, there in known:
+        is_text = column.storage is Storage.TEXT and pa.types.is_decimal(column.type)
+        if not is_text or column.name not in key:
+            continue
+        # A key near 0 is spelt with an exponent, and does not show how many digits there are.
+        find = (
+            f"SELECT {quote(there.name)} FROM main.{quote(existing.name)}"
+            f" WHERE {quote(there.name)} NOT LIKE '%E%' LIMIT 1"
+        )
+        found = connection.execute(find).fetchone()
+        if found is None:
+            continue
+        digits, scale = len(str(found[0]).partition(".")[2]), max(column.type.scale, 0)
+        if digits != scale:
+            raise Unwritable(
+                f"key column `{there.name}` of table `{existing.name}` holds text such as"
+                f" {found[0]}, and the view's {column.type} has {scale} digits after the point:"
+                f" the same number would be two keys; CAST it to DECIMAL(…, {digits}) in the view"
+            )
 
 
 def _check_triggers(
