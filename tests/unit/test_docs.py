@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from laminar_dagster.config.contract_checks import CHECKS, REFUSED
 from laminar_dagster.config.contract_rules import ColumnRule
 from laminar_dagster.config.contract_types import read_dtype
+from laminar_dagster.core.ids import EpochNumber, PipelineName
+from laminar_dagster.sinks.sqlite.sink import SqliteSink
+from tests.unit.sinks.staging import SINK, staged
 from tests.unit.spark.staged_contracts import read_rules
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +74,41 @@ def test_every_type_and_check_of_a_contract_is_on_its_page(tmp_path: Path) -> No
     (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     columns = ("page", "minute", "clicks", "revenue")
     assert len(read_rules(tmp_path, example, columns).checks) == 3
+
+
+def test_the_queries_of_the_page_on_sqlite_give_what_it_says(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "sqlite.md").read_text()
+    rows = re.findall(r"^\| `(/\S*)` \| (\S+) \| (\d) \| (\S+) \| (.*) \|$", text, re.MULTILINE)
+    prices = [re.search(r"[\d.]+", parts) for *_, parts in rows]
+    view = pa.table(
+        {
+            "page": [page for page, *_ in rows],
+            "minute": pa.array(
+                [datetime.fromisoformat(f"2026-01-01T{minute}Z") for _, minute, *_ in rows],
+                pa.timestamp("us", "UTC"),
+            ),
+            "views": [int(views) for _, _, views, *_ in rows],
+            "revenue": pa.array([Decimal(row[3]) for row in rows], pa.decimal128(20, 2)),
+            "parts": pa.array(
+                [{"price": Decimal(price[0])} if price else None for price in prices],
+                pa.struct([("price", pa.decimal128(10, 2))]),
+            ),
+        }
+    )
+    path = tmp_path / "clicks.db"
+    sink = SqliteSink(
+        SINK, PipelineName("p"), path, "page_minutes", mode="upsert", key=("page", "minute")
+    )
+    sink.commit(EpochNumber(1), staged(view))
+    (reading,) = re.findall(r"## Reading.*?```sql\n(.*?)```", text, re.DOTALL)
+    queries = re.findall(r"^(SELECT.*?;) +-- (\S+)$", reading, re.MULTILINE | re.DOTALL)
+    assert len(queries) == reading.count(";") == 7
+    with closing(sqlite3.connect(path)) as database:
+        for query, answer in queries:
+            assert str(database.execute(query).fetchone()[0]) == answer, query
+        # The page says what becomes of the JSON: that it is not a number is why it is cast.
+        texts = database.execute("SELECT parts ->> 'price' FROM page_minutes ORDER BY 1").fetchall()
+    assert texts == [(None,), ("12.00",), ("9.50",)]
 
 
 def pages() -> list[Path]:

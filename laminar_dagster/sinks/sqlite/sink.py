@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import pyarrow as pa
 
@@ -34,19 +34,26 @@ from laminar_dagster.sinks.ledger import (
     standing,
 )
 from laminar_dagster.sinks.options import SinkOptions, problem_with_key, told_at
+from laminar_dagster.sinks.portions import check_count
 from laminar_dagster.sinks.reporting import reported
 from laminar_dagster.sinks.sqlite import errors
-from laminar_dagster.sinks.sqlite.columns import SqliteColumn, column_for
+from laminar_dagster.sinks.sqlite.columns import (
+    Decimals,
+    SqliteColumn,
+    check_staged,
+    column_for,
+    rows_to_bind,
+)
+from laminar_dagster.sinks.sqlite.identifiers import quote
 from laminar_dagster.sinks.sqlite.table import (
+    Fit,
     InsertStatement,
     delete_statement,
     fit,
     has_table,
-    quote,
     search_statement,
 )
 from laminar_dagster.sinks.staged import staged_tables
-from laminar_dagster.sinks.staged_values import check_changes
 
 _BUSY_TIMEOUT: Final = 60.0
 _ROWS_PER_BATCH: Final = 8192
@@ -101,6 +108,7 @@ class SqliteSink:
         mode: Mode = "append",
         key: tuple[str, ...] = (),
         create: bool = True,
+        decimals: Decimals = "number",
         busy_timeout: float = _BUSY_TIMEOUT,
     ) -> None:
         """Describe the sink. Nothing is opened.
@@ -113,6 +121,7 @@ class SqliteSink:
             mode: Whether rows are added, or take the place of those with their key.
             key: The columns that identify a row in upsert mode.
             create: Whether to make the file, the table, and columns that the view gains.
+            decimals: Whether they are held as numbers, or as text with all their digits.
             busy_timeout: Seconds to wait for another connection's lock.
 
         Raises:
@@ -132,6 +141,7 @@ class SqliteSink:
         self._table = table
         self._key = key
         self._create = create
+        self._decimals = decimals
         self._busy_timeout = busy_timeout
 
     @classmethod
@@ -139,7 +149,7 @@ class SqliteSink:
         """Build the sink that a ``CREATE SINK`` describes.
 
         Options: ``path`` (from the project's folder), ``table`` (the sink's own name by default),
-        ``mode``, ``key``, ``create``, ``busy_timeout``.
+        ``mode``, ``key``, ``create``, ``decimals``, ``busy_timeout``.
 
         Raises:
             InvalidConfig: Lists every mistake.
@@ -151,6 +161,8 @@ class SqliteSink:
         name = options.text("table", str(table.sink_id))
         mode, key = options.mode_and_key()
         create = options.flag("create", True)
+        forms: tuple[Decimals, ...] = get_args(Decimals)
+        chosen = options.choice("decimals", forms, "number")
         busy_timeout = options.seconds("busy_timeout", _BUSY_TIMEOUT)
         options.finish()
         with told_at(table.place):
@@ -162,6 +174,7 @@ class SqliteSink:
                 mode=mode,
                 key=key,
                 create=create,
+                decimals=next(each for each in forms if each == chosen),
                 busy_timeout=busy_timeout,
             )
 
@@ -208,9 +221,9 @@ class SqliteSink:
                     self._check_table_is_kept(found, self._read_ledger(found)[1])
                 elif not self._create:
                     raise Unwritable("there is no such file; make it, or set create = 'true'")
-                self._fit(found or empty, schema)
+                columns, _ = self._fit(found or empty, schema)
             if staged is not None:
-                check_changes(staged, self._key)
+                check_staged(staged, columns, self._key)
         except (Unwritable, InvalidName) as problem:
             raise InvalidConfig(where, f"{self._path}: {problem}") from problem
 
@@ -229,7 +242,7 @@ class SqliteSink:
             found = [
                 connection.execute(search, row).fetchone() is not None
                 for batch in keys.select(self._key).to_batches(max_chunksize=_ROWS_PER_BATCH)
-                for row in _rows(of_key, batch)
+                for row in rows_to_bind(of_key, batch, self._key)
             ]
         return shown(keys.filter(pa.array(found, pa.bool_())), self._key)
 
@@ -261,10 +274,12 @@ class SqliteSink:
             columns: tuple[SqliteColumn, ...] = ()
             for table in staged_tables(staged):
                 if not columns:
-                    columns, statements = self._fit(connection, table.schema)
-                    for statement in statements:
+                    columns, fitted = self._fit(connection, table.schema)
+                    for statement in fitted.statements:
                         connection.execute(statement)
-                self._write(connection, columns, table)
+                    names = tuple(column.name for column in columns)
+                    insert = InsertStatement(self._table, names, self._key, fitted.has_triggers)
+                self._write(connection, columns, insert, table)
                 staged.progress.wrote(table.num_rows)
             # Step 5.
             connection.execute(_CREATE_LEDGER)
@@ -297,31 +312,55 @@ class SqliteSink:
 
     def _fit(
         self, connection: sqlite3.Connection, schema: pa.Schema
-    ) -> tuple[tuple[SqliteColumn, ...], tuple[str, ...]]:
+    ) -> tuple[tuple[SqliteColumn, ...], Fit]:
         """The columns as they are held, and what has to be done to the table first."""
         check_columns(schema, self._key)
-        columns = tuple(column_for(field) for field in stored_columns(schema))
-        return columns, fit(connection, self._table, columns, self._key, create=self._create)
+        columns = tuple(column_for(field, self._decimals) for field in stored_columns(schema))
+        found = fit(connection, self._table, columns, self._key, create=self._create)
+        held = tuple(
+            column.without_nulls() if column.name in found.row_numbers else column
+            for column in columns
+        )
+        return held, found
 
     def _write(
-        self, connection: sqlite3.Connection, columns: tuple[SqliteColumn, ...], table: pa.Table
+        self,
+        connection: sqlite3.Connection,
+        columns: tuple[SqliteColumn, ...],
+        insert: InsertStatement,
+        table: pa.Table,
     ) -> None:
         changes = split(table, self._key)
         if changes.deleted is not None:
-            of_key = _of_key(columns, self._key)
-            delete = delete_statement(self._table, self._key)
             for batch in changes.deleted.to_batches(max_chunksize=_ROWS_PER_BATCH):
-                connection.executemany(delete, _rows(of_key, batch))
-        insert = InsertStatement(self._table, tuple(each.name for each in columns), self._key)
+                self._delete(connection, [*rows_to_bind(_of_key(columns, self._key), batch)])
         at_once = insert.rows_at_once(connection)
         many = insert.sql(at_once)
         for batch in changes.rows.to_batches(max_chunksize=_ROWS_PER_BATCH):
-            values = chain.from_iterable(_rows(columns, batch))
+            values = chain.from_iterable(rows_to_bind(columns, batch, self._key))
             size = at_once * len(columns)
             whole = batch.num_rows // at_once
-            connection.executemany(many, (tuple(islice(values, size)) for _ in range(whole)))
+            taken = 0
+            if whole:
+                chunks = (tuple(islice(values, size)) for _ in range(whole))
+                taken += connection.executemany(many, chunks).rowcount
             if rest := batch.num_rows % at_once:
-                connection.execute(insert.sql(rest), tuple(values))
+                taken += connection.execute(insert.sql(rest), tuple(values)).rowcount
+            check_count(taken, batch.num_rows)
+
+    def _delete(self, connection: sqlite3.Connection, keys: list[tuple[object, ...]]) -> None:
+        gone = connection.executemany(delete_statement(self._table, self._key), keys).rowcount
+        if gone == len(keys):
+            return
+        # A key that came and went within the epoch was never there. One that is still there is
+        # kept by a trigger.
+        search = search_statement(self._table, self._key)
+        kept = sum(connection.execute(search, row).fetchone() is not None for row in keys)
+        if kept:
+            raise Unwritable(
+                f"the table keeps {kept} of {len(keys)} rows that were deleted; a trigger keeps"
+                " them"
+            )
 
     def _send_commit(self, connection: sqlite3.Connection, epoch: EpochNumber) -> None:
         try:
@@ -430,9 +469,3 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _of_key(columns: tuple[SqliteColumn, ...], key: tuple[str, ...]) -> list[SqliteColumn]:
     return [next(each for each in columns if each.name == name) for name in key]
-
-
-def _rows(
-    columns: tuple[SqliteColumn, ...] | list[SqliteColumn], batch: pa.RecordBatch
-) -> Iterator[tuple[object, ...]]:
-    return zip(*(column.values(batch.column(column.name)) for column in columns), strict=True)

@@ -7,26 +7,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from laminar_dagster.clients.identifiers import require_identifier
+import pyarrow as pa
+
 from laminar_dagster.sinks.changes import Unwritable
 from laminar_dagster.sinks.sqlite.columns import SqliteColumn, Storage
+from laminar_dagster.sinks.sqlite.identifiers import lower, quote
+from laminar_dagster.sinks.sqlite.mending import way_out
+from laminar_dagster.sinks.sqlite.triggers import check_triggers
 
 # More rows in one statement cost less each; past this many the gain ends.
 _ROWS_PER_STATEMENT: Final = 64
 
 _FIND: Final = """
-    SELECT name, type FROM main.sqlite_master
+    SELECT name, type, sql FROM main.sqlite_master
     WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE
 """
-
-
-def quote(identifier: str) -> str:
-    """An identifier as SQL. The only way by which a name gets into a statement.
-
-    Raises:
-        InvalidName: SQLite cannot hold it.
-    """
-    return '"' + require_identifier(identifier).replace('"', '""') + '"'
+_TRIGGERS: Final = """
+    SELECT name FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE
+    ORDER BY name
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,7 @@ class ExistingColumn:
         accepts: The storage classes it keeps as they are; for TEXT see ``keeps_digits``.
         keeps_digits: Whether text that looks like a number stays text.
         is_required: Whether an insert must name it.
+        is_row_number: Whether SQLite puts a number of its own where an insert puts a null.
     """
 
     name: str
@@ -45,6 +45,7 @@ class ExistingColumn:
     keeps_digits: bool
     is_required: bool
     is_generated: bool
+    is_row_number: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,30 @@ class ExistingTable:
     Attributes:
         columns: By the name in lower case; SQLite does not tell case apart in ASCII.
         unique: All that is unique in it.
+        triggers: Their names.
+        definition: The statement that made it.
     """
 
+    name: str
     columns: dict[str, ExistingColumn]
     unique: tuple[UniqueColumns, ...]
+    triggers: tuple[str, ...]
+    definition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What has to be done so that a table takes a view.
+
+    Attributes:
+        statements: Make the table, or add to it.
+        row_numbers: Columns of the view that must not be null, or SQLite makes up a number.
+        has_triggers: Whether the table has triggers. They may leave rows out.
+    """
+
+    statements: tuple[str, ...]
+    row_numbers: frozenset[str] = frozenset()
+    has_triggers: bool = False
 
 
 def has_table(connection: sqlite3.Connection, table: str) -> bool:
@@ -88,31 +109,33 @@ def look_up(connection: sqlite3.Connection, table: str) -> ExistingTable | None:
     found = connection.execute(_FIND, (table,)).fetchone()
     if found is None:
         return None
-    name, kind = found
+    name, kind, definition = found
     if kind != "table":
         raise Unwritable(f"`{table}` is a view")
     is_strict = _is_strict(connection, name)
     rows = connection.execute(
         'SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?)', (name,)
     ).fetchall()
-    primary = frozenset(_lower(row[0]) for row in rows if row[4])
+    primary = frozenset(lower(row[0]) for row in rows if row[4])
     # A sole INTEGER PRIMARY KEY is the row number, which SQLite fills in itself.
     filled_in = primary if len(primary) == 1 else frozenset()
     columns = {}
     for column, declared, not_null, default, _, hidden in rows:
         accepts, keeps_digits = _affinity(declared, is_strict=is_strict)
-        is_row_number = _lower(column) in filled_in and declared.upper() == "INTEGER"
-        columns[_lower(column)] = ExistingColumn(
+        is_row_number = lower(column) in filled_in and declared.upper() == "INTEGER"
+        columns[lower(column)] = ExistingColumn(
             name=column,
             declared=declared,
             accepts=accepts,
             keeps_digits=keeps_digits,
             is_required=bool(not_null) and default is None and not is_row_number,
             is_generated=hidden != 0,
+            is_row_number=is_row_number,
         )
     # The row number has no index. The index of any other primary key is among those found.
     unique = (UniqueColumns(primary, {}), *_unique_indexes(connection, name))
-    return ExistingTable(columns, unique)
+    triggers = connection.execute(_TRIGGERS, (name,)).fetchall()
+    return ExistingTable(name, columns, unique, tuple(each for (each,) in triggers), definition)
 
 
 def _is_strict(connection: sqlite3.Connection, table: str) -> bool:
@@ -134,17 +157,19 @@ def _unique_indexes(connection: sqlite3.Connection, table: str) -> Iterator[Uniq
         ).fetchall()
         # An index on an expression has parts without a name.
         if all(part for part, _ in parts):
-            folding = {_lower(part): each for part, each in parts if each.upper() != "BINARY"}
-            yield UniqueColumns(frozenset(_lower(part) for part, _ in parts), folding)
+            folding = {lower(part): each for part, each in parts if each.upper() != "BINARY"}
+            yield UniqueColumns(frozenset(lower(part) for part, _ in parts), folding)
 
 
 def _affinity(declared: str, *, is_strict: bool) -> tuple[frozenset[Storage], bool]:
     """What a column keeps as it is, by the rules of https://sqlite.org/datatype3.html."""
     name = declared.upper()
     everything = frozenset(Storage)
+    # Such a column keeps text beside numbers, which then is larger than any of them.
+    untyped = everything - {Storage.NUMERIC}
     if is_strict:
         if name == "ANY":
-            return everything, True
+            return untyped, True
         own = {"INT": Storage.INTEGER}.get(name) or Storage(name)
         return frozenset({own}), True
     if "INT" in name:
@@ -152,10 +177,10 @@ def _affinity(declared: str, *, is_strict: bool) -> tuple[frozenset[Storage], bo
     if "CHAR" in name or "CLOB" in name or "TEXT" in name:
         return frozenset({Storage.TEXT, Storage.BLOB}), True
     if "BLOB" in name or not name:
-        return everything, True
+        return untyped, True
     if "REAL" in name or "FLOA" in name or "DOUB" in name:
         # A whole number would become a float, and lose its last digits above 2^53.
-        return everything - {Storage.INTEGER}, False
+        return everything - {Storage.INTEGER, Storage.NUMERIC}, False
     return everything, False
 
 
@@ -166,11 +191,8 @@ def fit(
     key: tuple[str, ...],
     *,
     create: bool,
-) -> tuple[str, ...]:
+) -> Fit:
     """Find out whether the table takes the columns. Changes nothing.
-
-    Returns:
-        The statements that make it, or add to it, if that is allowed.
 
     Raises:
         Unwritable: It does not, and why.
@@ -180,15 +202,21 @@ def fit(
     if existing is None:
         if not create:
             raise Unwritable(f"there is no table `{table}`; make it, or set create = 'true'")
-        return (_create_statement(table, columns, key),)
-    missing = [column for column in columns if _lower(column.name) not in existing.columns]
+        return Fit((_create_statement(table, columns, key),))
+    missing = [column for column in columns if lower(column.name) not in existing.columns]
     if missing and not create:
         names = ", ".join(f"`{column.name}`" for column in missing)
         raise Unwritable(f"table `{table}` has no column {names}; add it, or set create = 'true'")
-    for column in columns:
-        if there := existing.columns.get(_lower(column.name)):
-            _check_fit(table, column, there)
-    ours = {_lower(column.name) for column in columns}
+    known = [
+        (column, there)
+        for column in columns
+        if (there := existing.columns.get(lower(column.name))) is not None
+    ]
+    _check_decimals(connection, existing, known)
+    _check_text_keys(connection, existing, known, key)
+    for column, there in known:
+        _check_fit(table, column, there)
+    ours = {lower(column.name) for column in columns}
     for lowered, there in existing.columns.items():
         if there.is_required and lowered not in ours:
             raise Unwritable(
@@ -197,12 +225,88 @@ def fit(
             )
     if key:
         _check_key(table, existing, [column for column in columns if column.name in key])
+    if existing.triggers:
+        _check_triggers(connection, existing, [there.name for _, there in known], key)
     add = f"ALTER TABLE main.{quote(table)} ADD COLUMN"
-    return tuple(f"{add} {_declare(column)}" for column in missing)
+    return Fit(
+        tuple(f"{add} {_declare(column)}" for column in missing),
+        frozenset(column.name for column, there in known if there.is_row_number),
+        bool(existing.triggers),
+    )
+
+
+def _check_decimals(
+    connection: sqlite3.Connection,
+    existing: ExistingTable,
+    known: Sequence[tuple[SqliteColumn, ExistingColumn]],
+) -> None:
+    """Refuse columns that hold, or may hold, the text of decimals beside their numbers."""
+    texts = {
+        there.name: column.type
+        for column, there in known
+        if column.storage is Storage.NUMERIC and there.keeps_digits and not there.is_generated
+    }
+    if not texts:
+        return
+    names = ", ".join(
+        f"`{there.name}` ({f'declared {there.declared}' if there.declared else 'without a type'})"
+        for _, there in known
+        if there.name in texts
+    )
+    raise Unwritable(
+        f"table `{existing.name}` keeps text in column {names}, and text does not compare as a"
+        " number, so a DECIMAL needs NUMERIC; "
+        + way_out(connection, existing.name, existing.definition, texts)
+    )
+
+
+def _check_text_keys(
+    connection: sqlite3.Connection,
+    existing: ExistingTable,
+    known: Sequence[tuple[SqliteColumn, ExistingColumn]],
+    key: tuple[str, ...],
+) -> None:
+    """Refuse keys that would be written otherwise than those that are there: 1.1 beside 1.10."""
+    for column, there in known:
+        is_text = column.storage is Storage.TEXT and pa.types.is_decimal(column.type)
+        if not is_text or column.name not in key:
+            continue
+        # A key near 0 is spelt with an exponent, and does not show how many digits there are.
+        find = (
+            f"SELECT {quote(there.name)} FROM main.{quote(existing.name)}"
+            f" WHERE {quote(there.name)} NOT LIKE '%E%' LIMIT 1"
+        )
+        found = connection.execute(find).fetchone()
+        if found is None:
+            continue
+        digits, scale = len(str(found[0]).partition(".")[2]), max(column.type.scale, 0)
+        if digits != scale:
+            raise Unwritable(
+                f"key column `{there.name}` of table `{existing.name}` holds text such as"
+                f" {found[0]}, and the view's {column.type} has {scale} digits after the point:"
+                f" the same number would be two keys; CAST it to DECIMAL(…, {digits}) in the view"
+            )
+
+
+def _check_triggers(
+    connection: sqlite3.Connection,
+    existing: ExistingTable,
+    columns: Sequence[str],
+    key: tuple[str, ...],
+) -> None:
+    statements = []
+    if columns:
+        insert = InsertStatement(existing.name, (*columns,), key, has_triggers=True)
+        statements.append((insert.sql(1), len(columns)))
+    else:
+        statements.append((f"INSERT INTO main.{quote(existing.name)} DEFAULT VALUES", 0))
+    if key:
+        statements.append((delete_statement(existing.name, key), len(key)))
+    check_triggers(connection, existing.name, existing.definition, statements, columns)
 
 
 def _check_key(table: str, existing: ExistingTable, key: Sequence[SqliteColumn]) -> None:
-    wanted = frozenset(_lower(column.name) for column in key)
+    wanted = frozenset(lower(column.name) for column in key)
     found = [each for each in existing.unique if each.columns == wanted]
     if not found:
         names = ", ".join(quote(column.name) for column in key)
@@ -213,7 +317,7 @@ def _check_key(table: str, existing: ExistingTable, key: Sequence[SqliteColumn])
     # Of several, SQLite chooses by which of them a row takes the place of another.
     folding = {name: collation for each in found for name, collation in each.folding.items()}
     for column in key:
-        collation = folding.get(_lower(column.name))
+        collation = folding.get(lower(column.name))
         if collation and column.storage is Storage.TEXT:
             raise Unwritable(
                 f"column `{column.name}` of table `{table}` is part of the key, and unique by the"
@@ -250,18 +354,25 @@ class InsertStatement:
     """Writes rows; in upsert mode a row takes the place of the one with its key.
 
     Columns that the view does not have are left as they are.
+
+    Attributes:
+        has_triggers: Whether the table has triggers.
     """
 
     table: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
+    has_triggers: bool = False
 
     def sql(self, rows: int) -> str:
         """For so many rows at once."""
         names = ", ".join(map(quote, self.columns))
         one = f"({', '.join('?' * len(self.columns))})"
         values = ", ".join([one] * rows)
-        return f"INSERT INTO main.{quote(self.table)} ({names}) VALUES {values}{self._conflict()}"
+        # A table may be made so that rows with a conflict are left out, or take others' places.
+        # Said here, ABORT overrides that; but it would override what triggers say as well.
+        insert = "INSERT" if self.has_triggers else "INSERT OR ABORT"
+        return f"{insert} INTO main.{quote(self.table)} ({names}) VALUES {values}{self._conflict()}"
 
     def rows_at_once(self, connection: sqlite3.Connection) -> int:
         """How many rows one statement may take."""
@@ -272,9 +383,10 @@ class InsertStatement:
         if not self.key:
             return ""
         target = ", ".join(map(quote, self.key))
-        others = [quote(name) for name in self.columns if name not in self.key]
-        if not others:
-            return f" ON CONFLICT ({target}) DO NOTHING"
+        # A row that is all key is put again: what does nothing is not counted.
+        others = [quote(name) for name in self.columns if name not in self.key] or [
+            quote(self.key[0])
+        ]
         changes = ", ".join(f"{name} = excluded.{name}" for name in others)
         return f" ON CONFLICT ({target}) DO UPDATE SET {changes}"
 
@@ -291,8 +403,3 @@ def delete_statement(table: str, key: tuple[str, ...]) -> str:
 def search_statement(table: str, key: tuple[str, ...]) -> str:
     """Finds out whether there is a row of one key."""
     return delete_statement(table, key).replace("DELETE FROM", "SELECT 1 FROM", 1)
-
-
-def _lower(name: str) -> str:
-    """As SQLite compares names: ASCII only."""
-    return "".join(chr(ord(each) + 32) if "A" <= each <= "Z" else each for each in name)

@@ -59,7 +59,7 @@ def test_views_equal_the_live_queries(
     assert _now(tmp_path) == _live_now(captured, lambda _, product: product)
     found = _rows(
         tmp_path,
-        "SELECT product, unixepoch(minute) / 60, CAST(revenue AS REAL), sales FROM minutes",
+        "SELECT product, unixepoch(minute) / 60, revenue, sales FROM minutes",
     )
     assert {(a, b, round(c, 2), d) for a, b, c, d in found} == _live_minutes(captured)
     # Of the snapshot, and of the stream.
@@ -138,7 +138,7 @@ def _copied(store: ObjectStore) -> list[str]:
 
 
 def _now(root: Path) -> set[tuple[Any, ...]]:
-    return _rows(root, "SELECT id, product, CAST(amount AS REAL) FROM now")
+    return _rows(root, "SELECT id, product, amount FROM now")
 
 
 def _live_now(captured: CapturedDatabase, shown: Callable[[int, str], str]) -> set[tuple[Any, ...]]:

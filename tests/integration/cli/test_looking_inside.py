@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -187,6 +189,39 @@ def test_a_view_that_its_tables_cannot_take_is_told_before_anything_is_published
     assert refused["kind"] == "gate_failed"
     assert "sink fit" in refused["message"]
     assert {each["ledger"] for each in project.laminar.json("status")["sinks"]} == {2}
+
+
+def test_decimals_that_were_text_are_told_and_mended_by_what_is_told(project: Project) -> None:
+    """By validate, and by a run, with SQL after which the run goes on."""
+    path = project.root / "output" / "clicks.db"
+    bought = "SELECT count(*), max(amount) FROM purchases WHERE amount > 50"
+    with closing(sqlite3.connect(path)) as database:
+        right = database.execute(bought).fetchone()
+        assert 0 < right[0] < database.execute("SELECT count(*) FROM purchases").fetchone()[0]
+        # As it was made before decimals were numbers.
+        database.executescript(
+            "ALTER TABLE purchases RENAME COLUMN amount TO number;"
+            "ALTER TABLE purchases ADD COLUMN amount TEXT;"
+            "UPDATE purchases SET amount = printf('%.2f', number);"
+            "ALTER TABLE purchases DROP COLUMN number;"
+        )
+        assert database.execute(bought).fetchone() != right
+    found = project.laminar.json("validate", "--connect", exit_code=2)["pipelines"][0]
+    (error,) = [each["error"] for each in found["connections"] if each["error"]]
+    clicks = next((project.root / "input").glob("*.ndjson"))
+    lines = [line for line in clicks.read_text().splitlines() if "checkout" in line]
+    with clicks.open("a") as more:
+        more.write(lines[-1] + "\n")
+    refused = project.laminar.json("run", "--epochs", "1", exit_code=1)["error"]
+    assert refused["kind"] == "gate_failed"
+    before, script = error["message"].split("BEGIN;")
+    assert "table `purchases` keeps text in column `amount` (declared TEXT)" in before
+    assert script in refused["message"]
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.executescript(f"BEGIN;{script}")
+        assert database.execute(bought).fetchone() == right
+    assert [each["epoch"] for each in project.laminar.json("run")["epochs"]] == [3]
+    assert {each["ledger"] for each in project.laminar.json("status")["sinks"]} == {3}
 
 
 def test_validate_has_spark_look_at_the_queries(project: Project) -> None:

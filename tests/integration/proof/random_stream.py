@@ -42,9 +42,10 @@ UNION ALL
 SELECT concat('<', k, '>') AS k, CAST(i AS BIGINT) + 1 AS i, m, at FROM clean
 """,
 }
+# The mean of such numbers has up to 16 digits, and SQLite has exact numbers for 15.
 SINKS: Final = """
 CREATE SINK tumbled_table FROM tumbled
-  WITH (connector = 'sqlite', path = 'out.db', table = 'tumbled');
+  WITH (connector = 'sqlite', path = 'out.db', table = 'tumbled', decimals = 'text');
 CREATE SINK hopped_table FROM hopped
   WITH (connector = 'sqlite', path = 'out.db', table = 'hopped');
 CREATE SINK mixed_table FROM mixed WITH (connector = 'sqlite', path = 'out.db', table = 'mixed');

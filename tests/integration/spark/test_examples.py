@@ -64,8 +64,8 @@ def test_the_example_of_visitors_adds_up(tmp_path: Path, spark: SparkSession) ->
         counted = "SELECT SUM(users), SUM(users * purchases) FROM users_by_purchases"
         assert ask(counted) == (users, purchases)
         other = (
-            "SELECT COUNT(*) FROM users_by_purchases g WHERE CAST(most AS REAL) <> (SELECT"
-            " MAX(CAST(spent AS REAL)) FROM user_totals t WHERE t.purchases = g.purchases)"
+            "SELECT COUNT(*) FROM users_by_purchases g WHERE most <> (SELECT"
+            " MAX(spent) FROM user_totals t WHERE t.purchases = g.purchases)"
         )
         assert ask(other) == (0,), "what was the most before is undone"
         buyers = "SELECT COUNT(*) FROM user_totals WHERE purchases > 0"
