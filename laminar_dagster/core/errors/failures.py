@@ -110,7 +110,10 @@ class AllCheckpointsCorrupt(IntegrityError):
 
     kind = "all_checkpoints_corrupt"
     text = "all {attempted} checkpoints that were tried are damaged; the last one: {last_reason}"
-    hint = "raise the number of fallbacks (--max-fallbacks), or restore the store from a backup"
+    hint = (
+        "leave out --max-fallbacks, or give a greater number, where one was given; "
+        "else restore the store from a backup"
+    )
 
 
 @dataclass(eq=False)
