@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import signal
 import sys
 from typing import Final
 
@@ -32,6 +33,9 @@ LOADED: Final = (
 
 def main(kind: str) -> None:
     """Load what workers of a kind need, then fork them whenever Spark asks."""
+    # Service managers signal every process they find, and the epoch at hand still needs the
+    # workers. Java ends them by other means: SIGKILL, SIGHUP, and the end of standard input.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     if kind == _BUSY:
         for module in LOADED:
             importlib.import_module(module)

@@ -312,6 +312,20 @@ class ComputeFailed(FailedError):
 
 
 @dataclass(eq=False)
+class SparkLost(FailedError):
+    """The Java process of Spark is gone, and with it what was being computed."""
+
+    reason: str
+
+    kind = "spark_lost"
+    text = "Spark's Java process is gone: {reason}"
+    hint = (
+        "nothing is lost or doubled, run again; if the machine was out of memory, give Spark less "
+        "(spark.driver.memory) or make epochs smaller"
+    )
+
+
+@dataclass(eq=False)
 class ModelFailed(FailedError):
     """The Python of a model raised an error, or gave what it does not declare."""
 
