@@ -103,6 +103,33 @@ def test_never_writes_over_what_is_there(tmp_path: Path) -> None:
     assert (tmp_path / "kept").read_text() == "mine"
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--bootstrap-servers", "h:9092"), "need --from-topic"),
+        (("--with", "a=b"), "need --from-topic"),
+        (("--from-topic", "t"), "needs --bootstrap-servers"),
+        (
+            ("--from-topic", "t", "--bootstrap-servers", "h:1", "--subject", "s"),
+            "--schema-registry",
+        ),
+        (("--from-topic", "t", "--bootstrap-servers", "h:1", "--with", "a"), "takes NAME=VALUE"),
+        (("--from-topic", "t", "--bootstrap-servers", "h:1", "--with", "a="), "takes NAME=VALUE"),
+        (("--from-topic", "t", "--bootstrap-servers", "h:1", "--with", "topic=u"), "--from-topic"),
+        (("--from-topic", "t", "--bootstrap-servers", "h:1", "--with", "format=csv"), "found out"),
+        (("--from-topic", "t", "--bootstrap-servers", "h:1", "--with", "x=${NO_SUCH}"), "NO_SUCH"),
+        (("--from-topic", "a b", "--bootstrap-servers", "h:1"), "cannot be a topic's name"),
+        (("--from-topic", "t", "--bootstrap-servers", "h:1", "--with", "grup.id=x"), "group.id"),
+    ],
+)
+def test_what_a_topic_takes_to_be_asked_is_told_before_anybody_is(
+    tmp_path: Path, given: tuple[str, ...], told: str
+) -> None:
+    error = Laminar().error("init", str(tmp_path / "new"), *given, exit_code=2)
+    assert told in f"{error['message']} {error['hint']}"
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path) -> None:
     error = Laminar().error("init", "/proc/laminar", exit_code=2)
     assert error["kind"] == "cannot_make_project"
