@@ -88,8 +88,8 @@ class TopicWish:
                 raise click.UsageError(f"--with does not take {name}: {instead}")
             if looks_secret(name, value) and not has_variable(value):
                 raise click.UsageError(
-                    f"--with {name} would write a secret into a file: give '{name}=${{NAME}}', "
-                    "and set the variable NAME"
+                    f"--with {name} would write a secret into a file: put it into a variable of "
+                    "the environment, and give that, as '${VARIABLE}'"
                 )
             options[name] = value
         return cls(topic, options, subject or "")

@@ -103,23 +103,24 @@ def test_never_writes_over_what_is_there(tmp_path: Path) -> None:
     assert (tmp_path / "kept").read_text() == "mine"
 
 
+TOPIC = ("--from-topic", "t", "--bootstrap-servers", "h:1")
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
         (("--bootstrap-servers", "h:9092"), "need --from-topic"),
         (("--with", "a=b"), "need --from-topic"),
         (("--from-topic", "t"), "needs --bootstrap-servers"),
-        (
-            ("--from-topic", "t", "--bootstrap-servers", "h:1", "--subject", "s"),
-            "--schema-registry",
-        ),
-        (("--from-topic", "t", "--bootstrap-servers", "h:1", "--with", "a"), "takes NAME=VALUE"),
-        (("--from-topic", "t", "--bootstrap-servers", "h:1", "--with", "a="), "takes NAME=VALUE"),
-        (("--from-topic", "t", "--bootstrap-servers", "h:1", "--with", "topic=u"), "--from-topic"),
-        (("--from-topic", "t", "--bootstrap-servers", "h:1", "--with", "format=csv"), "found out"),
-        (("--from-topic", "t", "--bootstrap-servers", "h:1", "--with", "x=${NO_SUCH}"), "NO_SUCH"),
+        ((*TOPIC, "--subject", "s"), "--schema-registry"),
+        ((*TOPIC, "--with", "kafka.sasl.password=hunter2"), "as '${VARIABLE}'"),
+        ((*TOPIC, "--with", "a"), "takes NAME=VALUE"),
+        ((*TOPIC, "--with", "a="), "takes NAME=VALUE"),
+        ((*TOPIC, "--with", "topic=u"), "--from-topic"),
+        ((*TOPIC, "--with", "format=csv"), "found out"),
+        ((*TOPIC, "--with", "x=${NO_SUCH}"), "NO_SUCH"),
         (("--from-topic", "a b", "--bootstrap-servers", "h:1"), "cannot be a topic's name"),
-        (("--from-topic", "t", "--bootstrap-servers", "h:1", "--with", "grup.id=x"), "group.id"),
+        ((*TOPIC, "--with", "grup.id=x"), "group.id"),
     ],
 )
 def test_what_a_topic_takes_to_be_asked_is_told_before_anybody_is(
