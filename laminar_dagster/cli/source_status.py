@@ -17,7 +17,7 @@ from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.offsets import describe_position
 from laminar_dagster.runtime.backlog import Backlog, SourceBacklog, distance
-from laminar_dagster.runtime.figures import SourceFigures, figures_of
+from laminar_dagster.runtime.figures import SourceFigures, figures_of, watermarks_ahead
 from laminar_dagster.runtime.health import ANSWERS
 
 # The others are in the JSON document.
@@ -62,12 +62,18 @@ class SourceStatus:
 
     def warnings(self) -> list[str]:
         """What somebody should do something about."""
-        return [
+        expiring = [
             f"source {name}: {each.partition} may soon delete records that were not read: "
             f"{each.lag:,} wait, and only {each.headroom or 0:.1%} of what it holds has been read"
             for name, report in self.health.items()
             for each in report.scarce(self.least_headroom)
         ]
+        ahead = watermarks_ahead(self.manifest, self.backlog.looked_at)
+        told = [*map(str, ahead[:_PARTITIONS_SHOWN])]
+        if len(ahead) > _PARTITIONS_SHOWN:
+            more = len(ahead) - _PARTITIONS_SHOWN
+            told.append(f"{wording.count(more, 'partition')} more with a watermark ahead of now")
+        return [*expiring, *told]
 
     def _document(self, source: SourceBacklog, figures: SourceFigures) -> dict[str, Any]:
         return {
@@ -164,6 +170,7 @@ class SourceStatus:
                 Column("errors", right=True, optional=1),
                 Column("dead", right=True),
                 Column("late", right=True),
+                Column("ahead", right=True, optional=1),
             ),
             [
                 (
@@ -176,6 +183,7 @@ class SourceStatus:
                     f"{reading.errors:,}",
                     f"{each.dead_letters:,}",
                     f"{each.late:,}",
+                    f"{reading.ahead:,}",
                 )
                 for each, reading in known
             ],
@@ -200,6 +208,7 @@ def _reading(figures: SourceFigures) -> dict[str, Any] | None:
         "chunk_p99_milliseconds": reading.chunk_millis(0.99),
         "dead_letters": figures.dead_letters,
         "late": figures.late,
+        "ahead": reading.ahead,
         "schema_ids": list(figures.schema_ids),
     }
 

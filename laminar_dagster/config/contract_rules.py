@@ -56,8 +56,11 @@ class CheckRule:
     line: int
 
     def __str__(self) -> str:
-        """As a call, such as ``in_range(0, 5)``."""
-        return f"{self.check}({', '.join(map(str, self.arguments.values()))})"
+        """As a call, such as ``in_range(0, 5)`` or ``str_startswith('/')``."""
+        shown = (
+            repr(each) if isinstance(each, str) else str(each) for each in self.arguments.values()
+        )
+        return f"{self.check}({', '.join(shown)})"
 
     def misfit(self, kind: str) -> str:
         """Why it cannot be checked on a column of a type; empty if it can."""

@@ -262,9 +262,9 @@ class _Reader:
         """Checks come as a mapping by name, or as a list of mappings with ``check_name``."""
         if isinstance(node, yaml.SequenceNode):
             for item in node.value:
-                name = self._listed_name(item)
-                if name is not None:
-                    self._check(name, str(name.value), item, columns, of_all=of_all)
+                named = self._listed_name(item)
+                if named is not None:
+                    self._check(named, str(named.value), item, columns, of_all=of_all)
         elif isinstance(node, yaml.MappingNode):
             seen: set[str] = set()
             for key, value in node.value:

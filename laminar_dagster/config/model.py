@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from laminar_dagster.config.contract_rules import ContractRules
+from laminar_dagster.config.max_ahead import DEFAULT_MAX_AHEAD
 from laminar_dagster.config.pipeline import PipelineConfig
 from laminar_dagster.config.relations import Python, PythonKeyed, PythonRows, Query
 from laminar_dagster.core.definition import OnAdded
@@ -39,10 +40,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkSpec:
-    """Event time, and how far behind the newest event it may lag."""
+    """Event time, and how far behind the newest event it may lag.
+
+    Attributes:
+        max_ahead_micros: How far the event time of a record may be ahead of the epoch's clock;
+            None is no bound.
+    """
 
     column: str
     delay_micros: int
+    max_ahead_micros: int | None = DEFAULT_MAX_AHEAD
 
 
 @dataclass(frozen=True, slots=True)

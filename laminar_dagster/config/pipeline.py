@@ -198,7 +198,8 @@ class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
         buckets: Hash buckets of each operator's state; ``laminar rescale`` follows a change.
         determinism: What happens to a view that could give another answer when it is run again.
         idle_timeout: After how long without records a partition no longer holds the watermark.
-        on_bad_record: Keep a record that cannot be decoded aside, or stop.
+        on_bad_record: Keep a record aside that cannot be decoded, or is too far ahead of the clock;
+            or stop.
         on_gap: Stop when a source lost records, or go on from the earliest it has.
         schedule: A cron expression, in place of asking whenever there is data.
         owners: Who answers for it in Dagster: addresses of mail, or ``team:name``.

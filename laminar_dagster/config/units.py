@@ -27,6 +27,15 @@ def parse_duration(text: str) -> timedelta:
     return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
 
 
+def spell_duration(micros: int) -> str:
+    """A whole number of microseconds in the largest unit that fits: the reverse of the above."""
+    for unit in reversed(_UNITS):
+        length = round(_UNITS[unit] * 1_000_000)
+        if micros and micros % length == 0:
+            return f"{micros // length}{unit}"
+    return f"{micros / 1_000_000:g}s"
+
+
 def parse_size(value: int | str) -> int:
     """Read a size in bytes such as ``256MiB``.
 

@@ -1,14 +1,15 @@
-"""The watermark of a source: its column, and its delay, which the connector may know."""
+"""The watermark of a source: its column, its delay, which the connector may know, and its bound."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from laminar_dagster.config.connectors import SourceTraits
+from laminar_dagster.config.max_ahead import DEFAULT_MAX_AHEAD, MAX_AHEAD, read_max_ahead
 from laminar_dagster.config.mistakes import Report, nearest
 from laminar_dagster.config.model import Column, WatermarkSpec
 from laminar_dagster.config.sql.intervals import spelled
-from laminar_dagster.config.sql.syntax import CreateSource
+from laminar_dagster.config.sql.syntax import CreateSource, Options
 from laminar_dagster.config.sql.types import TIMESTAMPS
 
 
@@ -26,10 +27,13 @@ def read_watermark(
     wanted, source = found.watermark, found.name.text
     option = traits.delay_option
     place = found.options.places.get(option, found.options.where)
+    max_ahead = _max_ahead(found.options, report)
     if wanted is None:
-        if option:
-            hint = "add WATERMARK FOR and the column of event time"
-            report.add(place, f"`{option}` is given, and `{source}` has no watermark", hint)
+        hint = "add WATERMARK FOR and the column of event time"
+        for name in (option, MAX_AHEAD):
+            if name and name in found.options.values:
+                where = found.options.places.get(name, found.options.where)
+                report.add(where, f"`{name}` is given, and `{source}` has no watermark", hint)
         return None
     by_name = {each.name.lower(): each for each in columns}
     column = by_name.get(wanted.column.text.lower())
@@ -51,4 +55,12 @@ def read_watermark(
             f"and `{option}` says {spelled(traits.delay_micros)}"
         )
         report.add(place, problem, "leave one of the two out")
-    return WatermarkSpec(column.name, delay)
+    return WatermarkSpec(column.name, delay, max_ahead)
+
+
+def _max_ahead(options: Options, report: Report) -> int | None:
+    try:
+        return read_max_ahead(options.values.get(MAX_AHEAD))
+    except ValueError as error:
+        report.add(options.places.get(MAX_AHEAD, options.where), str(error))
+        return DEFAULT_MAX_AHEAD

@@ -144,6 +144,16 @@ def to_utc_microseconds(moment: datetime) -> int:
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
+def spell_microseconds(micros: int) -> str:
+    """Microseconds since 1970 as people write a moment; as a number after the year 9999."""
+    try:
+        moment = datetime(1970, 1, 1) + timedelta(microseconds=micros)  # noqa: DTZ001
+    except OverflowError:
+        return f"{micros} µs since 1970"
+    text = moment.isoformat()
+    return (text.rstrip("0") if "." in text else text) + "Z"
+
+
 # --- the seal -----------------------------------------------------------------------------------
 
 

@@ -76,7 +76,7 @@ def dead_letter_path(source: SourceId, file: FileName) -> str:
 
 
 def bad_records_file(part: int, number: int) -> FileName:
-    """The name of a file of records that could not be decoded."""
+    """The name of a file of bad records."""
     return FileName(f"bad-{part:06d}-{number:04d}.arrow")
 
 

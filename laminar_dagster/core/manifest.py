@@ -99,6 +99,8 @@ class SourceReading(Record, frozen=True, kw_only=True):
         decode_micros: Spent on making columns of what came.
         pauses: How often a task stopped fetching until it had caught up with what it held.
         errors: What the source's client complained of and got over by itself.
+        ahead: Of the records, those whose event time was further ahead of the plan's clock than it
+            may be. They moved no watermark.
         chunk_times: How many chunks took how long, fetching and decoding: the first is of those
             below a millisecond, the one at index i of those from 2**(i - 1) ms to below 2**i.
     """
@@ -111,6 +113,7 @@ class SourceReading(Record, frozen=True, kw_only=True):
     pauses: Natural = 0
     errors: Natural = 0
     chunk_times: tuple[Natural, ...] = ()
+    ahead: Natural = 0
 
     def plus(self, other: SourceReading) -> SourceReading:
         """Both together."""
@@ -186,7 +189,7 @@ class SinkEntry(Record, frozen=True, kw_only=True):
 
 
 class DeadLetterEntry(Record, frozen=True, kw_only=True):
-    """The records of a source that were set aside in this epoch: undecodable, or late."""
+    """The records of a source that were set aside in this epoch: bad ones, and late ones."""
 
     source_id: SourceId
     files: tuple[FileEntry, ...]
@@ -198,7 +201,7 @@ class DeadLetterEntry(Record, frozen=True, kw_only=True):
 
     @property
     def dead_rows(self) -> int:
-        """How many could not be decoded."""
+        """How many were bad: could not be decoded, or were too far ahead of the clock."""
         return sum(file.rows for file in self.files) - self.late_rows
 
 

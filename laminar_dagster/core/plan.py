@@ -6,12 +6,13 @@ every attempt computes the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from msgspec import structs
 
 from laminar_dagster.core.document import (
     Document,
+    Natural,
     Record,
     Sha256,
     Text,
@@ -62,6 +63,8 @@ class SourcePlan(Record, frozen=True, kw_only=True):
     Attributes:
         idle: Partitions that hold back no watermark.
         quiet: Partitions that had nothing new, and since when: for the plans to come.
+        max_ahead_micros: How far the event time of a record may be ahead of the plan's clock. None
+            is no bound, as in plans from before there was one: they give what they gave.
     """
 
     source_id: SourceId
@@ -70,6 +73,7 @@ class SourcePlan(Record, frozen=True, kw_only=True):
     idle: tuple[SourcePosition, ...] = ()
     gaps: tuple[Gap, ...] = ()
     quiet: tuple[Quiet, ...] = ()
+    max_ahead_micros: Natural | None = None
 
     def __post_init__(self) -> None:
         """Refuse a partition that is planned twice, or idle without being planned."""
@@ -137,6 +141,18 @@ class EpochPlan(Document, frozen=True, kw_only=True):
         return structs.replace(
             self, sinks=tuple(sink for sink in self.sinks if sink.sink_id in sinks)
         )
+
+    def bounded(self, max_ahead: Mapping[SourceId, int]) -> EpochPlan:
+        """The plan with how far event time may be ahead of its clock, in microseconds.
+
+        Args:
+            max_ahead: Of the sources that have a bound; those that are not named have none.
+        """
+        sources = (
+            structs.replace(source, max_ahead_micros=max_ahead.get(source.source_id))
+            for source in self.sources
+        )
+        return structs.replace(self, sources=tuple(sources))
 
     def _check_upkeep(self) -> None:
         if not self.parent:

@@ -19,6 +19,7 @@ from laminar_dagster.orchestration.asset_specs import PLAN, STATE
 from laminar_dagster.orchestration.stream import Stream
 from laminar_dagster.runtime.backlog import Backlog, SourceBacklog
 from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.figures import watermarks_ahead
 from laminar_dagster.runtime.health import ask_health
 
 CONTRACT: Final = "contract"
@@ -31,6 +32,7 @@ STATE_GROWTH: Final = "state_growth"
 RETENTION: Final = "retention"
 HEADROOM: Final = "retention_headroom"
 REFERENCES: Final = "reference_tables"
+WATERMARK_AHEAD: Final = "watermark_ahead"
 
 # So far back does a check of growth look.
 _LOOK_BACK: Final = 10
@@ -69,8 +71,17 @@ def epoch_checks(stream: Stream) -> list[dg.AssetCheckSpec]:
             blocking=True,
         )
     ]
+    watermarks = [
+        dg.AssetCheckSpec(
+            WATERMARK_AHEAD,
+            asset=state,
+            description="No watermark is ahead of the clock: everything until then would be late. "
+            "Warns only.",
+        )
+    ]
     return [
         *contracts,
+        *(watermarks if _has_watermarks(stream) else ()),
         *(references if stream.model.references else ()),
         *(keys if _counts_rows(stream) else ()),
         dg.AssetCheckSpec(
@@ -164,6 +175,8 @@ def results(
         yield _result(state, SINK_KEYS, True, "every key has one row", epoch=epoch)
     if stream.model.references:
         yield _references(stream, plan)
+    if _has_watermarks(stream):
+        yield _watermarks(stream, manifest, backlog)
     yield _lag(stream, backlog, epoch)
     yield _retention(stream, manifest, checkpoints)
     yield _headroom(stream, manifest, backlog)
@@ -172,6 +185,33 @@ def results(
 
 def _counts_rows(stream: Stream) -> bool:
     return any(each.counts_rows for each in stream.model.sinks)
+
+
+def _has_watermarks(stream: Stream) -> bool:
+    return any(each.watermark for each in stream.model.sources)
+
+
+def _watermarks(
+    stream: Stream, manifest: CheckpointManifest, backlog: Backlog
+) -> dg.AssetCheckResult:
+    """Whether one record, or a wrong clock, has made all that comes late."""
+    ahead = watermarks_ahead(manifest, backlog.looked_at)
+    told = _first_of([str(each) for each in ahead]) or "none is ahead of the clock"
+    most = max((each.ahead.total_seconds() for each in ahead), default=0.0)
+    return _result(
+        stream.names.asset(STATE),
+        WATERMARK_AHEAD,
+        not ahead,
+        told,
+        epoch=str(manifest.epoch),
+        seconds_ahead=most,
+    )
+
+
+def _first_of(problems: list[str]) -> str:
+    told = "; ".join(problems[:_MOST_TOLD])
+    more = len(problems) - _MOST_TOLD
+    return f"{told}; and {more} more" if more > 0 else told
 
 
 def _references(stream: Stream, plan: EpochPlan) -> dg.AssetCheckResult:
@@ -247,9 +287,7 @@ def _headroom(
             metadata[f"retained_bytes/{name}"] = int(report.details["retained_bytes"])
         if report.partitions:
             metadata[f"lag/{name}"] = sum(each.lag for each in report.partitions)
-    told = "; ".join(problems[:_MOST_TOLD]) or "nothing that waits is about to be deleted"
-    if len(problems) > _MOST_TOLD:
-        told += f"; and {len(problems) - _MOST_TOLD} more"
+    told = _first_of(problems) or "nothing that waits is about to be deleted"
     key = stream.names.asset(PLAN)
     return _result(key, HEADROOM, not problems, told, epoch=str(manifest.epoch), **metadata)
 

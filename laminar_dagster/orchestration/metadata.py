@@ -196,6 +196,7 @@ def reading_metadata(manifest: CheckpointManifest) -> Metadata:
                 f"errors_{name}": dg.MetadataValue.int(reading.errors),
                 f"dead_letters_{name}": dg.MetadataValue.int(each.dead_letters),
                 f"late_{name}": dg.MetadataValue.int(each.late),
+                f"ahead_{name}": dg.MetadataValue.int(reading.ahead),
             }
         if each.schema_ids:
             ids = ", ".join(map(str, each.schema_ids))
@@ -354,8 +355,12 @@ def rows_of(files: Iterable[FileEntry]) -> int:
 
 
 def moment(micros: int) -> datetime:
-    """Microseconds since 1970 as a time."""
-    return _UNIX_EPOCH + timedelta(microseconds=micros)
+    """Microseconds since 1970 as a time; the calendar's last for what is after it."""
+    try:
+        return _UNIX_EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        last = datetime.max.replace(tzinfo=UTC)
+        return last if micros > 0 else datetime.min.replace(tzinfo=UTC)
 
 
 def _seconds(micros: int) -> dg.MetadataValue:

@@ -26,7 +26,7 @@ from laminar_dagster.config.model import (
 from laminar_dagster.config.pipeline import PipelineConfig, config_file, find_pipelines
 from laminar_dagster.config.project import read_sinks
 from laminar_dagster.core.errors import InvalidConfig, InvalidName, InvalidState
-from laminar_dagster.core.ids import CheckpointId, PipelineName, SinkId
+from laminar_dagster.core.ids import CheckpointId, PipelineName, SinkId, SourceId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.ports import (
@@ -146,6 +146,7 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory | None
         counted=counted_keys(model),
         limits=config.epoch.admission,
         max_drift=config.epoch.drift_micros,
+        max_ahead=bounds_of(model),
         retention=Retention.of(config.retention),
     )
 
@@ -270,6 +271,15 @@ def counted_keys(model: PipelineModel) -> Mapping[SinkId, CountedKey]:
         each.sink_id: CountedKey(str(each.view), each.key, str(each.place))
         for each in model.sinks
         if each.counts_rows
+    }
+
+
+def bounds_of(model: PipelineModel) -> Mapping[SourceId, int]:
+    """How far the event time of each source that has a bound may be ahead of the epoch's clock."""
+    return {
+        each.source_id: each.watermark.max_ahead_micros
+        for each in model.sources
+        if each.watermark and each.watermark.max_ahead_micros is not None
     }
 
 

@@ -1,4 +1,6 @@
-"""Records that were set aside: bad ones, which could not be decoded, and late ones.
+"""Records that were set aside: bad ones and late ones.
+
+Bad are those that could not be decoded, and those too far ahead of the epoch's clock.
 
 Both lie in the checkpoint of the epoch that met them, for as long as that is retained.
 """

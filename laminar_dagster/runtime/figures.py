@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
 
+from laminar_dagster.core.document import spell_microseconds, to_utc_microseconds
 from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.manifest import CheckpointManifest, SourceReading
+from laminar_dagster.core.offsets import describe_position
+
+# So far apart may the clocks of those be who write, and who read.
+_TOLERANCE: Final = timedelta(minutes=1) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +21,7 @@ class SourceFigures:
 
     Attributes:
         reading: None in a checkpoint that does not say.
-        dead_letters: Records that could not be decoded.
+        dead_letters: Bad records that were set aside.
         late: Records that came too late for their windows.
     """
 
@@ -49,6 +56,67 @@ def figures_of(manifest: CheckpointManifest) -> tuple[SourceFigures, ...]:
         )
         for entry in manifest.sources
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkAhead:
+    """A watermark that is ahead of the clock: whatever comes for the time until then is late.
+
+    Attributes:
+        partition: Empty for the source's own, where no partition that is left has moved it.
+        watermark: In microseconds since 1970.
+        ahead: By so much.
+    """
+
+    source_id: SourceId
+    partition: str
+    watermark: int
+    ahead: timedelta
+
+    def __str__(self) -> str:
+        """For a warning."""
+        where = f"source {self.source_id}" + (f", {self.partition}" if self.partition else "")
+        span = timedelta(seconds=int(self.ahead.total_seconds()))
+        return (
+            f"{where}: the watermark, {spell_microseconds(self.watermark)}, is {span} ahead of the "
+            "clock, so what comes for the time until then is late; a branch from an epoch before "
+            "puts it right (`laminar fork`)"
+        )
+
+
+def watermarks_ahead(
+    manifest: CheckpointManifest | None, now: datetime
+) -> tuple[WatermarkAhead, ...]:
+    """The watermarks of a checkpoint that are ahead of a clock by more than clocks differ."""
+    latest = to_utc_microseconds(now) + _TOLERANCE
+    found: list[WatermarkAhead] = []
+    for entry in manifest.sources if manifest else ():
+        lanes = [
+            (describe_position(position)[0], mark)
+            for position, mark in zip(entry.positions, entry.watermarks, strict=False)
+            if mark is not None and mark > latest
+        ]
+        if not lanes and entry.watermark is not None and entry.watermark > latest:
+            lanes = [("", entry.watermark)]
+        found += [
+            WatermarkAhead(
+                entry.source_id,
+                partition,
+                mark,
+                timedelta(microseconds=mark - to_utc_microseconds(now)),
+            )
+            for partition, mark in lanes
+        ]
+    return tuple(found)
+
+
+def newest_watermarks(manifest: CheckpointManifest) -> dict[SourceId, int]:
+    """How far the furthest partition of each source has come, in microseconds since 1970."""
+    found = {
+        entry.source_id: [each for each in entry.watermarks if each is not None]
+        for entry in manifest.sources
+    }
+    return {source: max(marks) for source, marks in found.items() if marks}
 
 
 def _rate(records: int, micros: int) -> float | None:

@@ -48,8 +48,14 @@ CHUNK_P99: Final = _of_source(
     "In the newest epoch, 99 of 100 groups of records took at most so long.",
     "gauge",
 )
-DEAD_LETTERS: Final = _of_source("dead_letters", "{record}", "Records that could not be decoded.")
+DEAD_LETTERS: Final = _of_source("dead_letters", "{record}", "Bad records that were set aside.")
 LATE: Final = _of_source("late", "{record}", "Records that came too late for their windows.")
+AHEAD: Final = _of_source(
+    "ahead", "{record}", "Records whose event time was too far ahead of the epoch's clock."
+)
+NEWEST_WATERMARK: Final = _of_source(
+    "newest_watermark", "s", "How far the furthest of its partitions has come, since 1970.", "gauge"
+)
 COMMITS: Final = _of_source("commits", "{epoch}", "Epochs that the source was told of.")
 COMMIT_FAILURES: Final = _of_source(
     "commit_failures", "{epoch}", "Epochs that the source could not be told of."
@@ -136,6 +142,8 @@ METRICS: Final = (
     CHUNK_P99,
     DEAD_LETTERS,
     LATE,
+    AHEAD,
+    NEWEST_WATERMARK,
     COMMITS,
     COMMIT_FAILURES,
     UP,

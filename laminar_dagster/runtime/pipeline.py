@@ -8,7 +8,7 @@ from typing import Final
 
 from laminar_dagster.core.branch import BranchSink
 from laminar_dagster.core.definition import PipelineDefinition
-from laminar_dagster.core.ids import CheckpointId, PipelineName, SinkId
+from laminar_dagster.core.ids import CheckpointId, PipelineName, SinkId, SourceId
 from laminar_dagster.core.ports import Admission, Clock, Engine, Reference, Sink, Source
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock, mint_checkpoint_id
@@ -46,6 +46,8 @@ class Pipeline:
         counted: The keys of those sinks whose rows are counted before they are published.
         limits: How much an epoch may take at most.
         max_drift: How far a partition may run ahead of the slowest in event time, in microseconds.
+        max_ahead: How far the event time of a source's records may be ahead of the epoch's clock,
+            in microseconds; of a source that is not named, as far as it likes.
         references: The tables that its streams are joined with.
         transactions: Of its sinks, as far as this process has committed any.
         collect_every: Garbage is collected in every so many-th epoch, because that lists the store.
@@ -63,6 +65,7 @@ class Pipeline:
     counted: Mapping[SinkId, CountedKey] = field(default_factory=dict)
     limits: Admission = _NO_LIMITS
     max_drift: int | None = None
+    max_ahead: Mapping[SourceId, int] = field(default_factory=dict)
     retention: Retention = _DEFAULT_RETENTION
     collect_every: int = 20
     clock: Clock = _SYSTEM_CLOCK

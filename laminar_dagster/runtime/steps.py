@@ -116,7 +116,7 @@ def make_plan(
     clock = max(now, previous.clock) if previous else now
     before = {source.source_id: source for source in previous.sources} if previous else {}
     joined = {sink.sink_id: sink.joined_at for sink in parent.sinks} if parent else {}
-    return EpochPlan(
+    planned = EpochPlan(
         version=FORMAT_VERSION,
         plan_id=pipeline.mint(),
         pipeline=pipeline.name,
@@ -132,6 +132,7 @@ def make_plan(
         # Last: what can go wrong without a copy has gone wrong by now.
         references=pin_references(pipeline, epoch, parent, clock),
     )
+    return planned.bounded(pipeline.max_ahead)
 
 
 def _plan_sources(

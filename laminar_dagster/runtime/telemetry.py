@@ -27,7 +27,7 @@ from laminar_dagster.core.transactions import TransactionalSinkMetrics
 from laminar_dagster.runtime import metrics
 from laminar_dagster.runtime.backlog import Backlog, SourceBacklog, distance, measure
 from laminar_dagster.runtime.epoch import EpochReport
-from laminar_dagster.runtime.figures import figures_of
+from laminar_dagster.runtime.figures import figures_of, newest_watermarks
 from laminar_dagster.runtime.health import ask_health
 from laminar_dagster.runtime.loop import EpochDone, Event, Retrying, Waiting
 from laminar_dagster.runtime.metrics import Attributes, Metric, Points
@@ -209,6 +209,7 @@ class Telemetry:
                 self._add(metrics.DECODE, reading.decode_micros / _MICROS, source=source)
                 self._add(metrics.PAUSES, reading.pauses, source=source)
                 self._add(metrics.ERRORS, reading.errors, source=source)
+                self._add(metrics.AHEAD, reading.ahead, source=source)
 
     @_harmless
     def count_transactions(self, pipeline: Pipeline) -> None:
@@ -264,6 +265,9 @@ class Telemetry:
         self._put(metrics.LAST_SUCCESS, manifest.completed_at.timestamp())
         if manifest.watermark is not None:
             self._put(metrics.WATERMARK, manifest.watermark / _MICROS)
+        newest = newest_watermarks(manifest).items()
+        points = [(mark / _MICROS, {"source": str(source)}) for source, mark in newest]
+        self._put_all(metrics.NEWEST_WATERMARK, points)
         readings = [(entry.source_id, entry.reading) for entry in manifest.sources if entry.reading]
         slowest = [(str(source), reading.chunk_millis(0.99)) for source, reading in readings]
         self._put_all(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,6 +67,7 @@ def chunk_of(
     skipped: int = 0,
     schema_ids: frozenset[int] = frozenset(),
     cost: ReadingCost = NO_COST,
+    bad_at: Callable[[Mapping[int, str]], list[BadRecord]] | None = None,
 ) -> PlacedChunk:
     """Put together what was found in a piece of a partition.
 
@@ -81,19 +82,18 @@ def chunk_of(
         skipped: As there.
         schema_ids: As there.
         cost: As there.
+        bad_at: The records at some positions, each with what is wrong with it; None where a row
+            cannot be set aside: see ``DecodedChunk``.
     """
+
+    def set_aside(reasons: Mapping[int, str]) -> pa.RecordBatch:
+        assert bad_at is not None
+        at = {positions[row].as_py(): reason for row, reason in reasons.items()}
+        return _bad_batch(partition, bad_at(at))
+
     return PlacedChunk(
         rows=rows,
-        bad=pa.RecordBatch.from_arrays(
-            [
-                pa.array([partition] * len(bad), pa.string()),
-                pa.array([each.position for each in bad], pa.int64()),
-                pa.array([each.raw for each in bad], pa.binary()),
-                pa.array([each.reason for each in bad], pa.string()),
-                pa.array([each.is_whole for each in bad], pa.bool_()),
-            ],
-            schema=BAD_SCHEMA,
-        ),
+        bad=_bad_batch(partition, bad),
         records=rows.num_rows + len(bad) if records is None else records,
         size_bytes=size_bytes,
         added=added,
@@ -101,4 +101,18 @@ def chunk_of(
         schema_ids=schema_ids,
         cost=cost,
         positions=positions,
+        set_aside=set_aside if bad_at else None,
+    )
+
+
+def _bad_batch(partition: str, bad: Sequence[BadRecord]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([partition] * len(bad), pa.string()),
+            pa.array([each.position for each in bad], pa.int64()),
+            pa.array([each.raw for each in bad], pa.binary()),
+            pa.array([each.reason for each in bad], pa.string()),
+            pa.array([each.is_whole for each in bad], pa.bool_()),
+        ],
+        schema=BAD_SCHEMA,
     )

@@ -61,8 +61,8 @@ def broken_rules(rules: ContractRules, rows: pa.Table) -> list[str]:
         judged = rows.filter(pc.greater(rows.column(WEIGHT), 0))
     kinds = {field.name: sql_type(field.type) for field in judged.schema}
     broken = [f"{problem} (line {line})" for line, problem in rules.misfits(kinds)]
-    named = {rule.column for rule in (*rules.columns, *rules.checks)} & set(kinds)
-    columns = {name: _nulls_for_nan(judged.column(name)) for name in named}
+    named = {rule.column for rule in rules.columns} | {rule.column for rule in rules.checks}
+    columns = {name: _nulls_for_nan(judged.column(name)) for name in named & kinds.keys()}
     for rule in rules.columns:
         if not rule.nullable and rule.column in columns and columns[rule.column].null_count:
             count = columns[rule.column].null_count

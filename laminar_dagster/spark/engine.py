@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType, StructType
 
 from laminar_dagster.config.model import PipelineModel, SourceTable
 from laminar_dagster.core import layout
-from laminar_dagster.core.document import FORMAT_VERSION
+from laminar_dagster.core.document import FORMAT_VERSION, to_utc_microseconds
 from laminar_dagster.core.errors import ComputeFailed, InvalidConfig, InvalidState
 from laminar_dagster.core.ids import GENESIS, CheckpointId, OperatorId, SinkId, SourceId
 from laminar_dagster.core.manifest import (
@@ -39,6 +39,7 @@ from laminar_dagster.spark.blame import gist
 from laminar_dagster.spark.columns import CONTROL
 from laminar_dagster.spark.compiler import Compiler
 from laminar_dagster.spark.java_process import naming_lost_java
+from laminar_dagster.spark.lateness import AheadBound
 from laminar_dagster.spark.reports import EpochReports, sort_out
 from laminar_dagster.spark.rescale import sort_out_spread, spread_job
 from laminar_dagster.spark.scan import Scan, Split
@@ -125,7 +126,7 @@ class SparkEngine:
             model=self.model,
             clock=plan.clock,
             scans={
-                str(name): self._scan(name, planned.get(name), clocks[name], attempt)
+                str(name): self._scan(name, planned.get(name), plan.clock, clocks[name], attempt)
                 for name in self.sources
             },
             clocks={str(name): clock for name, clock in clocks.items()},
@@ -145,6 +146,7 @@ class SparkEngine:
         self,
         source_id: SourceId,
         plan: SourcePlan | None,
+        now: datetime,
         clock: SourceClock,
         attempt: CheckpointId,
     ) -> Scan:
@@ -169,6 +171,7 @@ class SparkEngine:
             time_column=table.watermark.column if table.watermark else None,
             delay=table.watermark.delay_micros if table.watermark else 0,
             floor=clock.watermark,
+            bound=_bound(plan, now),
             fail_on_bad=self.model.config.on_bad_record == "fail",
             store=self.store,
             attempt=attempt,
@@ -274,6 +277,12 @@ def _arrow_schema(table: SourceTable) -> pa.Schema:
     for column in table.columns:
         columns.add(column.name, DataType.fromDDL(column.type))
     return to_arrow_schema(columns, timezone="UTC")
+
+
+def _bound(plan: SourcePlan | None, now: datetime) -> AheadBound | None:
+    if plan is None or plan.max_ahead_micros is None:
+        return None
+    return AheadBound(to_utc_microseconds(now), plan.max_ahead_micros)
 
 
 def _clock(

@@ -4,16 +4,53 @@ A record is late when, before it, its own partition had already seen an event mo
 watermark's delay newer. That depends on the order within the partition alone, so any cut of the
 stream into epochs judges it the same way. (A partition that was idle and comes back is also judged
 by the source's watermark, which has gone on without it; the plan records which were idle.)
+
+A record whose event time is further ahead of the plan's clock than the plan allows says nothing of
+the time of the others: it moves no watermark.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from laminar_dagster.config.max_ahead import MAX_AHEAD
+from laminar_dagster.config.units import spell_duration
+from laminar_dagster.core.document import spell_microseconds
+
+_LOWEST: Final = np.iinfo(np.int64).min
+_HIGHEST: Final = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class AheadBound:
+    """How far event time may be ahead of the epoch's clock; both as the plan has pinned them.
+
+    Attributes:
+        clock: In microseconds since 1970.
+        most: In microseconds.
+    """
+
+    clock: int
+    most: int
+
+    @property
+    def latest(self) -> int:
+        """The last event time that is not too far ahead, in microseconds since 1970."""
+        return min(self.clock + self.most, _HIGHEST)
+
+    def problem(self, time: int) -> str:
+        """What is wrong with a record of a later event time."""
+        most = f"`{MAX_AHEAD}` = '{spell_duration(self.most)}'"
+        return (
+            f"event time {spell_microseconds(time)} is further ahead of the epoch's clock, "
+            f"{spell_microseconds(self.clock)}, than {most} allows"
+        )
 
 
 @dataclass
@@ -25,23 +62,35 @@ class LatenessJudge:
         delay: How far behind the newest event a record may be, in microseconds.
         watermark: Of the partition, in microseconds; None before its first event.
         floor: The source's watermark at the start of the epoch.
+        bound: How far ahead event time may be; None where the plan sets no bound.
     """
 
     column: str
     delay: int
     watermark: int | None
     floor: int | None
+    bound: AheadBound | None = None
+
+    def times_ahead(self, rows: pa.RecordBatch) -> dict[int, int]:
+        """The rows that are too far ahead by their places, each with its event time."""
+        if self.bound is None or not rows.num_rows:
+            return {}
+        times = self._times(rows)
+        places = np.flatnonzero(times > self.bound.latest)
+        return dict(zip(places.tolist(), times[places].tolist(), strict=True))
 
     def lateness(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """How late each of the rows is, 0 if it is on time; moves the watermark past them."""
-        times = pc.cast(rows.column(self.column), pa.int64()).to_numpy(zero_copy_only=False)
-        if not len(times):
+        if not rows.num_rows:
             return np.empty(0, np.int64)
-        lowest = np.iinfo(np.int64).min
-        before = lowest if self.watermark is None else self.watermark
+        times = self._times(rows)
+        before = _LOWEST if self.watermark is None else self.watermark
+        reached = times - self.delay
+        if self.bound is not None:
+            reached[times > self.bound.latest] = _LOWEST
         # The watermark before each record: of everything that stands before it.
-        marks = np.maximum.accumulate(np.concatenate(([before], times - self.delay)))
-        self.watermark = int(marks[-1])
+        marks = np.maximum.accumulate(np.concatenate(([before], reached)))
+        self.watermark = None if marks[-1] == _LOWEST else int(marks[-1])
         needed = marks[:-1] if self.floor is None else np.maximum(marks[:-1], self.floor)
         # Before the first event nothing is late; the difference would not fit.
         is_late = times < needed
@@ -49,3 +98,9 @@ class LatenessJudge:
             needed, times, out=np.zeros(len(times), np.int64), where=is_late
         )
         return late
+
+    def _times(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        times: npt.NDArray[np.int64] = pc.cast(rows.column(self.column), pa.int64()).to_numpy(
+            zero_copy_only=False
+        )
+        return times

@@ -219,6 +219,7 @@ def _split(report: Mapping[str, Any]) -> SplitReport:
             pauses=report["pauses"],
             errors=report["errors"],
             chunk_times=tuple(report["chunk_times"]),
+            ahead=report["ahead"],
         ),
     )
 

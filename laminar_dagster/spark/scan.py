@@ -1,9 +1,10 @@
 """Reading a source on the executors, through Spark's Python data source API.
 
-Each split is one Spark partition. Its task decodes chunk by chunk, sets late records and records
-without an event time aside, writes them and the undecodable ones to the attempt's folder, and hands
-on the rest as Arrow. Its last row carries no record but the task's own count of what it did, in
-``_control``: the count travels with the data, so that what arrives can be checked against it.
+Each split is one Spark partition. Its task decodes chunk by chunk and sets aside what is late, has
+no event time, or one that is too far ahead of the plan's clock. It writes that and what cannot be
+decoded to the attempt's folder, and hands on the rest as Arrow. Its last row carries no record but
+the task's own count of what it did, in ``_control``: the count travels with the data, so that what
+arrives can be checked against it.
 
 Operators that need nothing of Spark are aggregated here as well, and only their partials handed on:
 see ``early_partials``.
@@ -38,7 +39,7 @@ from laminar_dagster.spark.early_partials import (
     early_fields,
     early_rows,
 )
-from laminar_dagster.spark.lateness import LatenessJudge
+from laminar_dagster.spark.lateness import AheadBound, LatenessJudge
 from laminar_dagster.spark.partial_step import control_rows
 
 _FORMAT: Final = "laminar"
@@ -62,6 +63,7 @@ class Scan:
         schema: Of the records.
         hands_on: Whether the records themselves are wanted, beside what ``early`` makes of them.
         lateness: Records up to so late are handed on, with how late they are: somebody takes them.
+        bound: How far event time may be ahead of the plan's clock.
     """
 
     source_id: SourceId
@@ -77,6 +79,7 @@ class Scan:
     early: tuple[EarlyOperator, ...] = ()
     hands_on: bool = True
     lateness: int = 0
+    bound: AheadBound | None = None
 
     @property
     def row_schema(self) -> pa.Schema:
@@ -103,7 +106,7 @@ def scan_frame(spark: SparkSession, scan: Scan) -> DataFrame:
         def reader(self, schema: Any) -> DataSourceReader:
             if self.options["attempt"] != scan.attempt:
                 raise RuntimeError("another process has taken the name of this data source")
-            return _ScanReader(scan)
+            return ScanReader(scan)
 
     spark.dataSource.register(LaminarDataSource)
     # A Spark Connect session remembers what a query was resolved to, and a process that joins it
@@ -111,15 +114,20 @@ def scan_frame(spark: SparkSession, scan: Scan) -> DataFrame:
     return spark.read.format(LaminarDataSource.name()).option("attempt", scan.attempt).load()
 
 
-class _ScanReader(DataSourceReader):
+class ScanReader(DataSourceReader):
+    """What Spark asks for the partitions of a scan, and for the rows of each."""
+
     def __init__(self, scan: Scan) -> None:
+        """Read for one attempt."""
         self._scan = scan
 
     def partitions(self) -> Sequence[InputPartition]:
+        """One for each split."""
         # A source without data still has one task, which reports that it read nothing.
         return [InputPartition(index) for index in range(max(1, len(self._scan.splits)))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Batches of ``Scan.row_schema``, the task's report last."""
         index = partition.value
         if index >= len(self._scan.splits):
             return
@@ -140,6 +148,7 @@ class _SplitTask:
     passed: int = 0
     late: int = 0
     dead: int = 0
+    ahead: int = 0
     added: int = 0
     skipped: int = 0
     chunks: int = 0
@@ -155,13 +164,15 @@ class _SplitTask:
         scan = self.scan
         judge = None
         if scan.time_column:
-            judge = LatenessJudge(scan.time_column, scan.delay, self.split.watermark, scan.floor)
+            judge = LatenessJudge(
+                scan.time_column, scan.delay, self.split.watermark, scan.floor, scan.bound
+            )
         early = [EarlyAggregator(each, self.split.part) for each in scan.early]
         dead = _Letters(self, layout.bad_records_file)
         late = _Letters(self, layout.late_records_file)
         for chunk in scan.reader.read(self.split.piece):
             self._count(chunk)
-            rows, bad = chunk.rows, chunk.bad
+            rows, bad = self._without_ahead(chunk, judge)
             if bad.num_rows and scan.fail_on_bad:
                 first = bad.slice(0, 1).to_pylist()[0]
                 place = f"{first['partition']}:{first['position']}"
@@ -201,6 +212,7 @@ class _SplitTask:
                 "passed": self.passed,
                 "late": self.late,
                 "dead": self.dead,
+                "ahead": self.ahead,
                 "watermark": judge.watermark if judge else None,
                 "files": self.files,
                 "added": self.added,
@@ -217,6 +229,25 @@ class _SplitTask:
                 ],
             }
         )
+
+    def _without_ahead(
+        self, chunk: DecodedChunk, judge: LatenessJudge | None
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The good and the bad records of a chunk; who is too far ahead of the clock is bad.
+
+        Where rows cannot be set aside they stay, and only the watermark is kept from them.
+        """
+        rows, bad = chunk.rows, chunk.bad
+        ahead = judge.times_ahead(rows) if judge else {}
+        self.ahead += len(ahead)
+        bound = self.scan.bound
+        if not ahead or bound is None or chunk.set_aside is None:
+            return rows, bad
+        letters = chunk.set_aside({row: bound.problem(time) for row, time in ahead.items()})
+        keep = np.ones(rows.num_rows, np.bool_)
+        keep[list(ahead)] = False
+        in_order = pa.concat_batches([bad, letters]).sort_by("position")
+        return rows.filter(pa.array(keep)), in_order
 
     def _count(self, chunk: DecodedChunk) -> None:
         self.read += chunk.records

@@ -115,6 +115,19 @@ class SourceContract:
             assert found == expected
             previous = plan
 
+    def test_a_row_that_is_set_aside_is_told_as_a_bad_record(self, stream: SourceStream) -> None:
+        """Where the source can do that at all: its place, and what is wrong with it."""
+        stream.append(range(5))
+        source = stream.open()
+        plan = source.plan(None, (), NO_LIMIT, CLOCK)
+        reader = source.reader()
+        for split in (split for part in plan.ranges for split in source.splits(part)):
+            for chunk in reader.read(split):
+                if chunk.set_aside is not None and chunk.rows.num_rows:
+                    letters = chunk.set_aside({0: "no"})
+                    assert letters.schema == chunk.bad.schema
+                    assert letters.column("reason").to_pylist() == ["no"]
+
     def test_without_new_records_there_is_nothing_to_read(self, stream: SourceStream) -> None:
         """The partitions stay in the plan, with empty ranges."""
         stream.append(range(5))

@@ -552,6 +552,7 @@ def documents() -> dict[str, Document]:
         "plan.json": plan(),
         "plan_rescale.json": rescale_plan(),
         "plan_references.json": structs.replace(plan(), references=pins()),
+        "plan_bounded.json": plan().bounded({KAFKA: 86_400_000_000, FILES: 0}),
         "manifest_references.json": structs.replace(small_manifest(), references=pins()),
         "definition.json": definition(),
         "definition_keyed.json": keyed_definition(),

@@ -198,7 +198,7 @@ class GateFailed(FailedError):
 
 @dataclass(eq=False)
 class DecodeFailed(FailedError):
-    """A record could not be decoded and the source is set to fail on bad records."""
+    """A record is bad, and the pipeline is set to fail on bad records."""
 
     source_id: str
     position: str

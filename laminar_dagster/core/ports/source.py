@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
@@ -199,6 +199,9 @@ class DecodedChunk:
         added: How many rows there are beyond one a record.
         skipped: How many records hold no row and are not bad.
         schema_ids: Of the registry's schemas by which they were decoded.
+        set_aside: Some of ``rows`` by their places, with what is wrong with each, as ``bad`` has
+            them: for whoever finds out only from the values that a record is bad. None where a row
+            is a change of a table: without it, what the other changes add up to would be wrong.
     """
 
     rows: Any
@@ -209,6 +212,9 @@ class DecodedChunk:
     skipped: int = 0
     schema_ids: frozenset[int] = frozenset()
     cost: ReadingCost = ReadingCost()
+    set_aside: Callable[[Mapping[int, str]], Any] | None = field(
+        default=None, compare=False, repr=False
+    )
 
 
 class SplitReader(Protocol):

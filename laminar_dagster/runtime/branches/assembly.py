@@ -10,6 +10,7 @@ from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.ids import MAX_EPOCH, BranchName, PipelineName
 from laminar_dagster.core.ports import ObjectStore
 from laminar_dagster.runtime.assembly import (
+    bounds_of,
     build_engine,
     build_reference,
     build_source,
@@ -80,5 +81,6 @@ def assemble_branch(
         published=published,
         definition=define(model),
         counted=counted_keys(model),
+        max_ahead=bounds_of(model),
         collect_every=NEVER,
     )

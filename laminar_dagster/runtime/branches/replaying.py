@@ -99,7 +99,9 @@ class Replay:
         parent = newest_manifest(self.branch.checkpoints, standing)
         if parent and self.record.is_promoted_by(stored, parent.checkpoint_id):
             return None
-        plan = self._pinned(replayed_plan(stored, self.record, parent, self.branch.mint()), parent)
+        replayed = replayed_plan(stored, self.record, parent, self.branch.mint())
+        # The clock is the pipeline's; how far event time may be ahead of it, the version says.
+        plan = self._pinned(replayed.bounded(self.branch.max_ahead), parent)
         if self.branch.definition:
             self.branch.checkpoints.create_definition(self.branch.definition)
         # Another process may replay the branch too, and have planned the same.

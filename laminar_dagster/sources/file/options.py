@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
+from laminar_dagster.config.max_ahead import MAX_AHEAD
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.sources.file.directory import problem_with_pattern
 from laminar_dagster.sources.option_values import (
@@ -96,7 +97,7 @@ def read_options(options: Mapping[str, str], where: str) -> tuple[str, FileOptio
         InvalidConfig: Lists every mistake, each with the nearest known spelling.
     """
     mistakes = Mistakes(where)
-    values = read_values(options, _OPTIONS, mistakes, ("path",))
+    values = read_values(options, _OPTIONS, mistakes, ("path", MAX_AHEAD))
     for name in ("path", "format"):
         if not options.get(name):
             mistakes.add(f"`{name}` is missing")

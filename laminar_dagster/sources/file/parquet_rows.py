@@ -9,7 +9,7 @@ one bad record.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,6 +35,14 @@ class ParquetPiece:
     positions: pa.Int64Array
     bad: list[BadRecord]
     size_bytes: int
+
+    def bad_at(self, reasons: Mapping[int, str]) -> list[BadRecord]:
+        """Report the rows at some positions, in order."""
+        places = np.searchsorted(self.positions.to_numpy(), sorted(reasons)).tolist()
+        return [
+            BadRecord(position, _raw(self.rows, place), reasons[position])
+            for place, position in zip(places, sorted(reasons), strict=True)
+        ]
 
 
 def is_complete(file: OpenFile) -> bool:
@@ -124,14 +132,19 @@ def _checked(part: pa.RecordBatch, first: int, schema: pa.Schema, size: int) -> 
             continue
         for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
             if keep[row]:
-                raw = json.dumps(part.slice(row, 1).to_pylist()[0], default=str).encode()
-                bad.append(BadRecord(first + row, raw, f"`{each.name}` must not be null"))
+                reason = f"`{each.name}` must not be null"
+                bad.append(BadRecord(first + row, _raw(part, row), reason))
             keep[row] = False
     bad.sort(key=lambda one: one.position)
     rows = part if not bad else part.filter(pa.array(keep))
     rows = pa.RecordBatch.from_arrays(rows.columns, schema=schema)
     positions = pa.array(np.flatnonzero(keep).astype(np.int64) + first)
     return ParquetPiece(rows, positions, bad, size)
+
+
+def _raw(rows: pa.RecordBatch, row: int) -> bytes:
+    """A row has no bytes of its own, so it is told as JSON."""
+    return json.dumps(rows.slice(row, 1).to_pylist()[0], default=str).encode()
 
 
 def _problem_with(found: pa.Schema, declared: pa.Schema) -> str:

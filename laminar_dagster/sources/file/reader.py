@@ -14,7 +14,6 @@ from laminar_dagster.sources.decoded import BadRecord, PlacedChunk, chunk_of
 from laminar_dagster.sources.file.blocks import records_of
 from laminar_dagster.sources.file.directory import Directory, OpenFile
 from laminar_dagster.sources.file.framing import (
-    Block,
     Framing,
     LineFraming,
     Oversize,
@@ -78,18 +77,25 @@ class FileSplitReader:
     def _chunks(self, file: OpenFile, start: int, end: int) -> Iterator[PlacedChunk]:
         if self.options.format == "parquet":
             for piece in read_rows(file, start, end, self.schema):
-                yield chunk_of(file.path, piece.rows, piece.positions, piece.bad, piece.size_bytes)
+                yield chunk_of(
+                    file.path,
+                    piece.rows,
+                    piece.positions,
+                    piece.bad,
+                    piece.size_bytes,
+                    bad_at=piece.bad_at,
+                )
             return
         framing = framing_of(self.options)
         decoder = self._decoder(framing, file, end)
         for block in framing.blocks(file, start, end):
-            found = (
-                decoder.decode(records_of(block))
-                if isinstance(block, Block)
-                else self._oversize(block)
-            )
-            positions = pa.array(found.positions, pa.int64())
-            yield chunk_of(file.path, found.rows, positions, found.bad, block.end - block.start)
+            if isinstance(block, Oversize):
+                found, bad_at = self._oversize(block), None
+            else:
+                records = records_of(block)
+                found, bad_at = decoder.decode(records), records.bad_at
+            positions, size = pa.array(found.positions, pa.int64()), block.end - block.start
+            yield chunk_of(file.path, found.rows, positions, found.bad, size, bad_at=bad_at)
 
     def _decoder(self, framing: Framing, file: OpenFile, end: int) -> CsvDecoder | JsonDecoder:
         if self.options.format == "ndjson":

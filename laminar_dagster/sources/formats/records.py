@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -80,6 +80,11 @@ class Records:
         if self.are_lines:
             raw = raw.removesuffix(b"\n").removesuffix(b"\r")
         return BadRecord(int(self.positions[place]), raw, reason[:MAX_REASON])
+
+    def bad_at(self, reasons: Mapping[int, str]) -> list[BadRecord]:
+        """Report the records at some positions, in order."""
+        places = np.searchsorted(self.positions, sorted(reasons)).tolist()
+        return [self.bad(place, reasons[int(self.positions[place])]) for place in places]
 
 
 # Text and number of records into a batch of as many rows, and the rows of it that are bad. Raises

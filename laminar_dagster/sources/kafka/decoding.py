@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -61,6 +62,7 @@ class MessageDecoder:
         self._schema = schema
         self._limit = options.max_record_bytes
         self._keeps_nulls = options.format == "raw"
+        self._has_changes = options.format == "debezium-json"
         self._has_time = metadata.TIMESTAMP in schema.names
         self._needs_time = any(
             each.name == metadata.TIMESTAMP and not each.nullable for each in schema
@@ -128,6 +130,7 @@ class MessageDecoder:
             cost=ReadingCost(
                 batch.fetch_seconds, time.perf_counter() - began, batch.pauses, batch.errors
             ),
+            bad_at=None if self._has_changes else partial(self._bad_records, batch),
         )
 
     def _set_aside(self, batch: MessageBatch) -> tuple[Offsets, dict[int, str], int]:

@@ -19,6 +19,7 @@ from laminar_dagster.clients.kafka.options import (
     pass_through,
     registry_options,
 )
+from laminar_dagster.config.max_ahead import MAX_AHEAD
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.sources.option_values import (
     Known,
@@ -148,7 +149,7 @@ def read_options(options: Mapping[str, str], where: str, project: Path) -> Kafka
     """
     mistakes = Mistakes(where)
     own = {name: text for name, text in options.items() if not name.startswith(PASS_THROUGH)}
-    values = read_values(own, _OPTIONS, mistakes)
+    values = read_values(own, _OPTIONS, mistakes, (MAX_AHEAD,))
     for path in ("avro_schema", "protobuf_descriptor"):
         if path in values:
             values[path] = project / values[path]

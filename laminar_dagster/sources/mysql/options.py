@@ -11,6 +11,7 @@ from typing import Any, Final
 from laminar_dagster.clients.mysql.options import SERVER_OPTIONS, server_of
 from laminar_dagster.clients.mysql.server import Server
 from laminar_dagster.config.connectors import SourceTraits
+from laminar_dagster.config.max_ahead import MAX_AHEAD
 from laminar_dagster.sources.changes.options import (
     DEFAULT_FILE_BYTES,
     DEFAULT_IDLE,
@@ -83,7 +84,7 @@ def read_options(
     """
     mistakes = Mistakes(where)
     given = {**own_defaults(dict(defaults)), **options}
-    values = read_values(given, _KNOWN, mistakes, ("connector", *SERVER_OPTIONS))
+    values = read_values(given, _KNOWN, mistakes, ("connector", MAX_AHEAD, *SERVER_OPTIONS))
     server = server_of(ServerOptions(options, mistakes), project)
     values["server"] = server
     values["tables"] = _tables(values, server.database, mistakes)

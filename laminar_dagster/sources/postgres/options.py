@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from laminar_dagster.clients.postgres.options import SERVER_OPTIONS, server_of
 from laminar_dagster.clients.postgres.server import Server
+from laminar_dagster.config.max_ahead import MAX_AHEAD
 from laminar_dagster.sources.changes.options import (
     DEFAULT_FILE_BYTES,
     DEFAULT_IDLE,
@@ -101,7 +102,7 @@ def read_options(
     """
     mistakes = Mistakes(where)
     given = {**own_defaults(dict(defaults)), **options}
-    values = read_values(given, {**_OWN, **SHARED}, mistakes, SERVER_OPTIONS)
+    values = read_values(given, {**_OWN, **SHARED}, mistakes, (MAX_AHEAD, *SERVER_OPTIONS))
     values["server"] = server_of(ServerOptions(options, mistakes), project)
     values["tables"] = _tables(values, mistakes)
     _check_names(values, mistakes)

@@ -81,7 +81,7 @@ def check_nothing_is_published(pipeline: Pipeline, root: Path) -> None:
     assert not (root / "out.db").exists() or not Project(root).query(TABLES)
 
 
-BROKEN = {
+BROKEN: dict[str, tuple[str, dict[str, list[dict[str, Any]]]]] = {
     "a value": (r"id: greater_than\(0\) .* -5", {"a.ndjson": [{"id": -5, **FULL}]}),
     "two files": (
         "id: unique .*2 times, for example 7",

@@ -142,9 +142,9 @@ def test_an_unknown_branch_is_named_with_those_there_are(
 def test_names_that_cannot_be(laminar: Laminar) -> None:
     assert laminar("branch", "diff", "a", "b", "c").exit_code == 2
     assert laminar("branch", "diff").exit_code == 2
-    for name in ("../x", "", "a b"):
+    for name, kind in (("../x", "invalid_name"), ("a b", "invalid_name"), ("", "usage")):
         error = laminar.error("fork", "--from-epoch", "0", "--as", name, exit_code=2)
-        assert error["kind"] == "invalid_name"
+        assert error["kind"] == kind
     error = laminar.error("branch", "diff", "nowhere", "fix", exit_code=2)
     assert error["kind"] == "unknown_pipeline"
 

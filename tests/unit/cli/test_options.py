@@ -150,8 +150,8 @@ def test_an_empty_text_is_refused_before_anything_is_done(
         given += [parameter.opts[0], text]
     else:
         command = dict(commands())[words]
-        arguments = [each.name for each in command.params if isinstance(each, click.Argument)]
-        given += ["1"] * arguments.index(parameter.name) + [text]
+        arguments = [each for each in command.params if not isinstance(each, click.Option)]
+        given += ["1"] * arguments.index(parameter) + [text]
     # A group looks at its options when it has a command.
     given += ["list"] if words == ("checkpoints",) else ["validate"] if not words else []
     result = CliRunner().invoke(cli, given)

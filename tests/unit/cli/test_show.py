@@ -141,11 +141,17 @@ def test_many_matches_are_ambiguous_without_reading_them(
 
 @pytest.mark.parametrize(
     "wanted",
-    ["no-such-thing", "../../etc/passwd", "018f" * 12, "00000000-0000-4000-8000-000000000000", ""],
+    ["no-such-thing", "../../etc/passwd", "018f" * 12, "00000000-0000-4000-8000-000000000000"],
 )
 def test_refuses_what_cannot_be_an_id(laminar: Laminar, wanted: str) -> None:
     error = laminar.error("checkpoints", "show", wanted, exit_code=2)
     assert error["kind"] == "invalid_checkpoint_id"
+
+
+def test_an_empty_id_is_refused_where_it_is_read(laminar: Laminar) -> None:
+    error = laminar.error("checkpoints", "show", "", exit_code=2)
+    assert error["kind"] == "usage"
+    assert "it is empty" in error["message"]
 
 
 def test_an_unknown_id_is_told_from_an_attempt(laminar: Laminar, history: History) -> None:

@@ -33,7 +33,8 @@ def test_nothing_is_said_in_words(project: Project) -> None:
     [
         ("SHWO SOURCES", "did you mean `SHOW`?"),
         ("DESCRIBE SOURCE clcks", "did you mean `clicks`?"),
-        ("", "for example SHOW SOURCES"),
+        (";", "for example SHOW SOURCES"),
+        ("", "`laminar sql --help` shows what it takes"),
     ],
 )
 def test_a_wrong_statement_is_a_usage_error(project: Project, statement: str, hint: str) -> None:
@@ -42,7 +43,10 @@ def test_a_wrong_statement_is_a_usage_error(project: Project, statement: str, hi
 
 
 def test_a_secret_is_not_shown(project: Project) -> None:
-    project.edit("sinks.sql", "path = 'output/clicks.db'\n", "path = 'x', password = 'canary-1'\n")
-    told = project.laminar("sql", "DESCRIBE SINK purchases")
+    server = "connector = 'postgres', host = 'localhost', database = 'd', user = 'u'"
+    sink = f"CREATE SINK s FROM purchases WITH ({server}, table = 't', password = 'canary-1');"
+    (project.folder / "secret.sql").write_text(sink)
+    told = project.laminar("sql", "DESCRIBE SINK s")
     assert told.exit_code == 0
+    assert "localhost" in told.output
     assert "canary-1" not in told.output

@@ -217,6 +217,7 @@ def test_a_source_tells_how_it_does_and_what_was_read(
         "chunk_p99_milliseconds": 8,
         "dead_letters": 1,
         "late": 2,
+        "ahead": 5,
         "schema_ids": [7, 9],
     }
     told = project.laminar("status").stdout
@@ -225,7 +226,7 @@ def test_a_source_tells_how_it_does_and_what_was_read(
     assert ["numbers", "numbers/0", "3", "50.0%"] in lines
     assert ["numbers", "numbers/1", "1", "-"] in lines
     assert "Read in epoch 2" in told
-    assert ["numbers", "4", "1000", "B", "8", "16", "3", "4", "1", "2"] in lines
+    assert ["numbers", "4", "1000", "B", "8", "16", "3", "4", "1", "2", "5"] in lines
     assert "warning" not in told
 
 
@@ -242,6 +243,19 @@ def test_records_that_may_expire_unread_are_a_warning(
     with (project.folder / "pipeline.yml").open("a") as file:
         file.write("\nchecks: {min_retention_headroom: 0.05}\n")
     assert "warning" not in project.laminar("status").stdout
+
+
+def test_a_watermark_that_is_ahead_of_now_is_a_warning(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest second that a calendar has, as a record moved it before there was a bound."""
+    monkeypatch.setattr("tests.unit.runtime.observed.NEWEST", 253_402_300_799_000_000)
+    observed(project, monkeypatch)
+    first, second = project.laminar.json("status")["warnings"]
+    assert first.startswith("source numbers, numbers/0: the watermark, 9999-12-31T23:59:59Z, is ")
+    assert "days" in first and "what comes for the time until then is late" in first
+    assert second.startswith("source numbers, numbers/1: the watermark, 9999-12-31T23:59:58.999999")
+    assert f"warning: {first}" in project.laminar("status").stdout
 
 
 def test_of_many_partitions_those_with_the_most_lag_are_shown(

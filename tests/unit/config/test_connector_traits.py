@@ -118,6 +118,62 @@ def test_a_delay_without_a_watermark_is_an_error(tmp_path: Path) -> None:
     )
 
 
+AHEAD = "'watermark.max.ahead' = '{}'"
+DAY = 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, DAY),
+        ("1d", DAY),
+        ("30m", 1_800_000_000),
+        ("0s", 0),
+        ("unbounded", None),
+        ("999999999d", 2**63 - 1),
+    ],
+)
+def test_how_far_event_time_may_be_ahead(
+    tmp_path: Path, text: str | None, expected: int | None
+) -> None:
+    options = (AHEAD.format(text),) if text else ()
+    found = source(tmp_path, sql("WATERMARK FOR ts", "file", *options))
+    assert found.watermark and found.watermark.max_ahead_micros == expected
+
+
+@pytest.mark.parametrize("text", ["soon", "-1d", "1 day", "none", ""])
+def test_a_bound_that_is_none_is_an_error(tmp_path: Path, text: str) -> None:
+    (problem,) = wrong(tmp_path, sql("WATERMARK FOR ts", "file", AHEAD.format(text)))
+    assert problem == (
+        f"a.sql:1:90: `watermark.max.ahead` must be a duration such as 1d or 30m, or unbounded, "
+        f"not {text!r}"
+    )
+
+
+def test_a_bound_without_a_watermark_is_an_error(tmp_path: Path) -> None:
+    (problem,) = wrong(tmp_path, sql("", "kafka", AHEAD.format("1d")))
+    assert problem.endswith(
+        "`watermark.max.ahead` is given, and `s` has no watermark "
+        "(add WATERMARK FOR and the column of event time)"
+    )
+
+
+def test_the_bound_is_no_part_of_the_fingerprint(tmp_path: Path) -> None:
+    """Each plan pins it, so whoever changes it goes on, and old epochs stay what they were."""
+    found = {
+        load_sql(tmp_path, sql("WATERMARK FOR ts", "file", *given)).fingerprint
+        for given in ((), (AHEAD.format("1h"),), (AHEAD.format("unbounded"),))
+    }
+    assert len(found) == 1
+
+
+def test_a_bound_stands_among_the_options_in_yaml_too(tmp_path: Path) -> None:
+    text = f"{CONFIG}sources:\n  - name: s\n    connector: file\n    columns: {{ts: TIMESTAMP}}\n"
+    text += "    watermark: {column: ts}\n    options: {watermark.max.ahead: 2h}\n"
+    (found,) = load(tmp_path, {"pipeline.yml": text}, connectors=CONNECTORS).sources
+    assert found.watermark and found.watermark.max_ahead_micros == DAY // 12
+
+
 @pytest.mark.parametrize(
     ("connector", "watermark", "expected"),
     [

@@ -197,7 +197,7 @@ def test_what_pandera_writes_can_be_read(tmp_path: Path) -> None:
         report_duplicates="exclude_first",
     )
     for minimal in (True, False):
-        found = rules(tmp_path, to_yaml(schema, minimal=minimal))  # type: ignore[no-untyped-call]
+        found = rules(tmp_path, to_yaml(schema, minimal=minimal))
         assert [(each.column, each.types, each.nullable) for each in found.columns] == [
             ("window_start", ("timestamp", "timestamp_ntz"), True),
             ("page", ("string",), False),

@@ -268,5 +268,5 @@ def test_an_empty_secret_is_none_of_our_business(tmp_path: Path) -> None:
         "CREATE SOURCE TABLE s (n INT) WITH (connector = 'postgres-cdc', host = 'h',"
         " password = '${SECRET}');"
     )
-    model = load(tmp_path, {"a.sql": sql}, {"SECRET": ""})
-    assert model.sources[0].options["password"] == ""
+    (source,) = load(tmp_path, {"a.sql": sql}, {"SECRET": ""}).sources
+    assert source.options["password"] == ""

@@ -39,6 +39,7 @@ KINDS: dict[str, type[Document]] = {
     "plan.json": EpochPlan,
     "plan_rescale.json": EpochPlan,
     "plan_references.json": EpochPlan,
+    "plan_bounded.json": EpochPlan,
     "manifest_references.json": CheckpointManifest,
     "definition.json": PipelineDefinition,
     "definition_keyed.json": PipelineDefinition,
@@ -61,6 +62,7 @@ TEXTS = {
     "plan.json": "991840b896840c5939ddbb0bb7cd7d578f0b033b4638802f60402f8bd4a73b4a",
     "plan_rescale.json": "2c6bc125f61dbee2a08d2502f2db2a182a15248ae8ad5dbd53f9d7f6ae14ee92",
     "plan_references.json": "372e6bfd9808f013a2024c484b8f190dbc9f1110670d3b9c409e6ceec720bfc9",
+    "plan_bounded.json": "55bba7c7dfacbe427239acd297356633934b3eb3771d1c0ab7491b0cff065a7b",
     "manifest_references.json": "9073cce61f35f0353c3855fdbb72afcea35a1e54d5ab95213f47b487e1998281",
     "definition.json": "04608fecab22a9792094d02b1e1c63264267a332b384685f656ef0cd239da091",
     "definition_keyed.json": "2ab277f51c161d21f381a2872b9e3e01aae39d263a8a844d21e4065557cb5e0c",
@@ -187,6 +189,14 @@ def test_what_the_plan_says() -> None:
         "журнал.log",
         "mqtt",
     ]
+
+
+def test_a_plan_from_before_there_was_a_bound_has_none() -> None:
+    old = decode((FOLDER / "plan.json").read_bytes(), EpochPlan, "plan")
+    assert {source.max_ahead_micros for source in old.sources} == {None}
+    new = decode((FOLDER / "plan_bounded.json").read_bytes(), EpochPlan, "plan")
+    bounds = {str(source.source_id): source.max_ahead_micros for source in new.sources}
+    assert bounds == dict.fromkeys(bounds) | {"clicks": 86_400_000_000, "журнал.log": 0}
 
 
 def test_a_golden_checkpoint_recovers() -> None:

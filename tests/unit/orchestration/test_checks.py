@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
 from msgspec import structs
 
+from laminar_dagster.core.document import to_utc_microseconds
 from laminar_dagster.core.errors import SourceReplaced, SourceUnavailable
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.ports import ReferenceFreshness
@@ -18,8 +19,12 @@ from tests.unit.orchestration.conditions import Stage
 from tests.unit.runtime.memory_reference import MemoryReference
 from tests.unit.runtime.observed import ObservedSource
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
-def result(stage: Stage, name: str, *, state_bytes: int | None = None) -> dg.AssetCheckResult:
+
+def result(
+    stage: Stage, name: str, *, state_bytes: int | None = None, watermark: int | None = None
+) -> dg.AssetCheckResult:
     """The newest epoch's result of one check."""
     checkpoints = stage.checkpoints
     epoch = EpochNumber(stage.newest)
@@ -28,6 +33,12 @@ def result(stage: Stage, name: str, *, state_bytes: int | None = None) -> dg.Ass
     manifest = prepared.manifest
     if state_bytes is not None:
         manifest = structs.replace(manifest, total_size_bytes=state_bytes)
+    if watermark is not None:
+        sources = tuple(
+            structs.replace(each, watermarks=(watermark,) * len(each.positions))
+            for each in manifest.sources
+        )
+        manifest = structs.replace(manifest, sources=sources)
     backlog: Backlog = stage.stream.backlog_after(manifest, plan)
     found = checks.results(stage.stream, plan, manifest, backlog, checkpoints)
     return next(each for each in found if each.check_name == name)
@@ -82,6 +93,24 @@ def test_a_source_that_no_longer_holds_what_was_read_is_told(
     assert not found.passed
     assert found.severity == dg.AssetCheckSeverity.WARN
     assert found.metadata["oldest_epoch"] == dg.MetadataValue.int(1)
+
+
+def test_a_watermark_that_is_ahead_of_the_clock_is_told(ran: Stage) -> None:
+    assert result(ran, "watermark_ahead", watermark=to_utc_microseconds(NOW)).passed
+    found = result(ran, "watermark_ahead", watermark=253_402_300_799_000_000)
+    assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
+    told = "source numbers, numbers/0: the watermark, 9999-12-31T23:59:59Z, is "
+    assert (found.description or "").startswith(told)
+    ahead = found.metadata["seconds_ahead"].value
+    assert isinstance(ahead, float) and ahead > 1e9
+
+
+def test_sources_without_event_time_have_no_watermark_to_look_at(stage: Stage) -> None:
+    text = stage.files["sources.sql"].replace(
+        ",\n  WATERMARK FOR ts AS ts - INTERVAL '1' SECOND", ""
+    )
+    stage.files["sources.sql"] = text
+    assert "watermark_ahead" not in {each.name for each in checks.epoch_checks(stage.stream)}
 
 
 # --- reference tables -----------------------------------------------------------------------------

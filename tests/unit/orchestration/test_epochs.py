@@ -106,6 +106,7 @@ def test_every_check_has_a_result(stage: Stage) -> None:
         "retention": True,
         "retention_headroom": True,
         "state_growth": True,
+        "watermark_ahead": True,
     }
 
 

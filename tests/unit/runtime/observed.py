@@ -30,8 +30,11 @@ READING = SourceReading(
     decode_micros=250_000,
     pauses=3,
     errors=4,
+    ahead=5,
     chunk_times=(0, 1, 0, 1),
 )
+# Of the first partition, in microseconds: the minute at which the clocks of tests stand.
+NEWEST = 1_767_225_600_000_000
 
 
 class ReadingEngine(MemoryEngine):
@@ -53,7 +56,14 @@ class ReadingEngine(MemoryEngine):
         counts = output.counts
         return replace(
             output,
-            sources=(structs.replace(output.sources[0], reading=reading, schema_ids=(7, 9)),),
+            sources=(
+                structs.replace(
+                    output.sources[0],
+                    reading=reading,
+                    schema_ids=(7, 9),
+                    watermarks=tuple(NEWEST - n for n in range(len(output.sources[0].positions))),
+                ),
+            ),
             dead_letters=(DeadLetterEntry(source_id=name, files=tuple(files)),),
             counts=RecordCounts(
                 read=counts.read + 3, processed=counts.processed, dead_lettered=1, late=2

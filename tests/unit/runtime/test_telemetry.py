@@ -32,7 +32,7 @@ from laminar_dagster.testing.memory_store import MemoryStore
 from tests.services.otlp_collector import Collector, collecting
 from tests.unit.runtime.conditions import World
 from tests.unit.runtime.memory_reference import MemoryReference
-from tests.unit.runtime.observed import ObservedSource, ReadingEngine
+from tests.unit.runtime.observed import NEWEST, ObservedSource, ReadingEngine
 
 NAME = PipelineName("memory")
 DOCS = Path(__file__).parents[3] / "docs" / "monitoring.md"
@@ -124,6 +124,8 @@ def test_a_scrape_shows_what_the_checkpoints_say(stand: Stand) -> None:
     assert seen["laminar_source_chunk_p99_seconds"] == {of_source: 0.008}
     assert seen["laminar_source_dead_letters_total"] == {of_source: 2}
     assert seen["laminar_source_late_total"] == {of_source: 4}
+    assert seen["laminar_source_ahead_total"] == {of_source: 10}
+    assert seen["laminar_source_newest_watermark_seconds"] == {of_source: NEWEST / 1_000_000}
     assert seen["laminar_source_commits_total"] == {of_source: 2}
     assert seen["laminar_source_commit_failures_total"] == {of_source: 0}
     assert seen["laminar_source_up"] == {of_source: 1}

@@ -154,14 +154,14 @@ def test_a_check_finds_what_breaks_it(
     kind = TYPES[sql][0]
     name, _, value = check.partition(": ")
     short = value if value.startswith("{") else f"{{value: {value}}}"
-    forms = (
+    forms = [
         f"columns:\n  v: {{nullable: true, checks: {{{check}}}}}\n",
         f"columns:\n  v: {{nullable: true, {check}}}\n",
         "columns:\n  v:\n    nullable: true\n    checks:\n"
         f"    - {{{short[1:-1]}, options: {{check_name: {name}}}}}\n",
-    )
+    ]
     if not name.startswith("str_"):
-        forms += (f"checks: {{{check}}}\n",)
+        forms.append(f"checks: {{{check}}}\n")
     for form in forms:
         rules = read_rules(tmp_path, form, ["v"])
         assert broken(rules, [{"v": pa.array([*good, None], kind)}]) == []

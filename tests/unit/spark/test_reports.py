@@ -26,6 +26,7 @@ def split(part: int = 0, **changes: Any) -> str:
         "passed": 7,
         "late": 2,
         "dead": 1,
+        "ahead": 1,
         "watermark": 5,
         "files": [],
         "added": 0,
@@ -90,6 +91,7 @@ def test_what_reading_took_is_added_up() -> None:
         pauses=2,
         errors=3,
         chunk_times=(0, 1, 4),
+        ahead=2,
     )
 
 

@@ -72,6 +72,7 @@ def test_a_bad_row_keeps_its_bytes_and_its_reason(
 ) -> None:
     (chunk,) = chunks(keeper, snapshot, 2, 3)
     (letter,) = chunk.bad.to_pylist()
+    assert chunk.set_aside is None, "a mirror would lack the row"
     assert (letter["raw"], letter["reason"]) == (b"\x00broken", "no number")
     assert (letter["partition"], letter["is_whole"]) == ("snapshot 1", True)
 

@@ -17,7 +17,7 @@ from laminar_dagster.config.model import Column
 from laminar_dagster.sources.file.blocks import records_of
 from laminar_dagster.sources.file.framing import Block, newline_ends
 from laminar_dagster.sources.formats.ndjson import JsonDecoder
-from tests.unit.sources.file.files import decode, file_source
+from tests.unit.sources.file.files import chunks, decode, file_source, whole
 
 UTC = dt.UTC
 NUMBER = [("n", "int")]
@@ -232,3 +232,34 @@ def test_random_bytes_are_bad_records_and_nothing_worse(lines: list[bytes]) -> N
         starts = [100, *(100 + newline_ends(data)[:-1])]
         found = sorted([*outcome.positions, *(bad.position for bad in outcome.bad)])
         assert found == starts
+
+
+# --- rows that are found to be bad later --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "data", "raw"),
+    [
+        ({}, b'{"n":1}\nno\n\n{"n":2}\r\n{"n":3}', [(12, b'{"n":2}'), (21, b'{"n":3}')]),
+        (
+            {"format": "csv"},
+            b'n,t\n1,a\nno,b\n2,"x\ny"\n3,\n',
+            [(13, b'2,"x\ny"'), (21, b"3,")],
+        ),
+    ],
+)
+def test_a_row_can_be_set_aside_as_it_stands_in_the_file(
+    tmp_path: Path, options: dict[str, str], data: bytes, raw: list[tuple[int, bytes]]
+) -> None:
+    """So that it can be put back: its bytes without the end of the line."""
+    (tmp_path / "data").write_bytes(data)
+    source = file_source(tmp_path, [*NUMBER, ("t", "string")], **options)
+    (chunk,) = chunks(source, [whole("data", len(data))])
+    assert chunk.rows.column("n").to_pylist() == [1, 2, 3]
+    assert chunk.set_aside
+    found = chunk.set_aside({1: "one", 2: "two"})
+    assert found.schema == chunk.bad.schema
+    assert found.to_pylist() == [
+        {"partition": "data", "position": at, "raw": text, "reason": why, "is_whole": True}
+        for (at, text), why in zip(raw, ("one", "two"), strict=True)
+    ]

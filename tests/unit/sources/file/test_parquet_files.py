@@ -23,6 +23,7 @@ from laminar_dagster.core.ports import Admission
 from laminar_dagster.sources.file.source import FileSource
 from tests.unit.sources.file.files import (
     Result,
+    chunks,
     ends,
     extents,
     file_source,
@@ -239,3 +240,17 @@ def test_a_damaged_file_raises_nothing_unnamed(
         assert result.records == len(result.rows) + len(result.bad)
     except LaminarError as error:
         pytest.fail(f"damage is for the dead letters: {error}")
+
+
+def test_a_row_can_be_set_aside_and_is_told_as_json(tmp_path: Path) -> None:
+    columns = [Column("n", "bigint"), Column("at", "timestamp", nullable=False)]
+    at = pa.array([1, None, 3, 4], pa.timestamp("us", "UTC"))
+    size = _write(tmp_path / "a", {"n": [1, 2, 3, 4], "at": at}, row_group_size=3)
+    source = _source(tmp_path, columns)
+    first, second = chunks(source, [whole("a", size)])
+    assert first.set_aside and second.set_aside
+    (letter,) = first.set_aside({1: "no"}).to_pylist()
+    assert (letter["partition"], letter["position"], letter["reason"]) == ("a", 2, "no")
+    assert letter["raw"] == b'{"n": 3, "at": "1970-01-01 00:00:00.000003+00:00"}'
+    (letter,) = second.set_aside({0: "no"}).to_pylist()
+    assert letter["position"] == 3

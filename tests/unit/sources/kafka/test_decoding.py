@@ -412,3 +412,33 @@ def test_a_slice_of_a_batch_is_decoded_by_itself() -> None:
     chunk = MessageDecoder(SCHEMA, options(), "s").decode("t", 7, batch.slice(3, 5))
     assert [each["id"] for each in rows(chunk)] == [3, 4]
     assert np.array_equal(chunk.positions.to_numpy(), [9, 12])
+
+
+# --- rows that are found to be bad later --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("json", [b'{"id": 1}', b"nonsense", b'{"id": 2, "name": "b"}', b'{"id": 3}']),
+        ("csv", [b"1,a", b"x,y,z", b"2,b", b"3,c"]),
+    ],
+)
+def test_a_row_can_be_set_aside_as_it_came(kind: Any, values: list[Value]) -> None:
+    chunk = decode(SCHEMA, batch_of(values), format=kind)
+    assert [each[0] for each in bad(chunk)] == [3]
+    assert chunk.set_aside
+    found = chunk.set_aside({1: "one", 2: "two"})
+    assert found.schema == chunk.bad.schema
+    assert found.to_pylist() == [
+        {"partition": "t/7", "position": 6, "raw": values[2], "reason": "one", "is_whole": True},
+        {"partition": "t/7", "position": 9, "raw": values[3], "reason": "two", "is_whole": True},
+    ]
+
+
+def test_a_change_of_a_table_cannot_be_set_aside() -> None:
+    """The sums of the others would be wrong without it."""
+    value = b'{"op": "c", "after": {"id": 1, "name": "a"}}'
+    chunk = decode(SCHEMA, batch_of([value]), format="debezium-json")
+    assert chunk.rows.num_rows + chunk.bad.num_rows == 1
+    assert chunk.set_aside is None

@@ -75,6 +75,7 @@ def test_every_kind_of_change() -> None:
     assert (first["_table"], first["_position"]) == ("public.orders", "0/10")
     assert first["_timestamp"].isoformat() == "2000-01-01T00:00:01+00:00"
     assert (chunk.records, chunk.added, chunk.positions.to_pylist()) == (4, 1, [16] * 5)
+    assert chunk.set_aside is None, "without one change, what the others add up to is wrong"
     messages = [insert(OID, "1", "a"), update(OID, ["1", "b"], ["1", "a"])]
     messages += [update(OID, ["1", None]), delete(OID, ["1", None])]
     assert chunk.size_bytes == sum(map(len, messages))
