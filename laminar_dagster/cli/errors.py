@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from laminar_dagster.core.errors import UsageError
+from laminar_dagster.core.errors import FailedError, UsageError
 
 
 @dataclass(eq=False)
@@ -164,6 +164,18 @@ class JavaMissing(UsageError):
     kind = "java_missing"
     text = "Spark needs Java 17 or later: {reason}"
     hint = "install one (Debian: openjdk-17-jre-headless), or set JAVA_HOME to it"
+
+
+@dataclass(eq=False)
+class Interrupted(FailedError):
+    """Somebody asked to stop, and took away what the epoch at hand needed to be finished."""
+
+    signal: int
+    reason: str
+
+    kind = "interrupted"
+    text = "stopped as asked, before the epoch at hand was finished: {reason}"
+    hint = "nothing is lost or doubled: the next run goes on from here"
 
 
 @dataclass(eq=False)

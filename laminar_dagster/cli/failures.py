@@ -81,12 +81,15 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def _of_laminar(error: LaminarError) -> Failure:
+    from laminar_dagster.cli.errors import Interrupted
     from laminar_dagster.config.mistakes import InvalidPipeline
     from laminar_dagster.core.errors import InvalidConfig
 
     found = Failure(error.kind, str(error), error.advice(), error.exit_code, dict(error.context()))
     if isinstance(error, InvalidConfig):
         found = replace(found, message=f"{shorter_place(error.where)}: {error.problem}")
+    if isinstance(error, Interrupted):
+        found = replace(found, exit_code=128 + error.signal)
     if isinstance(error, InvalidPipeline):
         # Its own fields repeat the mistakes, all in one line.
         mistakes = tuple(asdict(mistake) for mistake in error.mistakes)

@@ -82,10 +82,8 @@ class _Names(click.ParamType[tuple[str, ...]]):
 @click.option(
     "--max-fallbacks",
     type=HOW_MANY_OR_NONE,
-    default=_DEFAULTS.max_fallback_attempts,
-    show_default=True,
     metavar="N",
-    help="How many checkpoints back to go to compute lost files again.",
+    help="Compute lost files again from N checkpoints back at most.  [default: no limit]",
 )
 @click.option(
     "--timeout",
@@ -109,7 +107,7 @@ def command(
     epoch: int | None,
     operators: tuple[str, ...] | None,
     into: Path | None,
-    max_fallbacks: int,
+    max_fallbacks: int | None,
     timeout: timedelta,
     allow_operator_mismatch: bool,
     dry_run: bool,

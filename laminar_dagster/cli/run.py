@@ -16,6 +16,7 @@ from msgspec import structs
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.connections import amount_waiting
 from laminar_dagster.cli.epoch_summary import COLUMNS, EpochSummary
+from laminar_dagster.cli.errors import Interrupted
 from laminar_dagster.cli.failures import failure_of
 from laminar_dagster.cli.numbers import HOW_MANY, PORT
 from laminar_dagster.cli.options import json_option
@@ -31,6 +32,7 @@ from laminar_dagster.cli.signals import StopRequest
 from laminar_dagster.cli.tables import Block, Line, Table
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.config.pipeline import config_file
+from laminar_dagster.core.errors import ComputeFailed, LaminarError, SparkLost
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.loop import EpochDone, EpochLoop, Event, Retrying, Runner, Waiting
@@ -79,8 +81,8 @@ def command(
 
     With DAGSTER_HOME set, each epoch is a run of Dagster, to be seen there and run again.
 
-    Ctrl-C or SIGTERM ends it after the epoch at hand, a second one at once. However it ends,
-    nothing is lost or doubled: the next run goes on from there.
+    Ctrl-C or SIGTERM ends it after the epoch at hand, with 0; a second one at once, with 130 or
+    143. However it ends, nothing is lost or doubled: the next run goes on from there.
     """
     if (epochs is not None) + until_caught_up + forever > 1:
         raise click.UsageError("give one of --epochs N, --until-caught-up and --forever", ctx)
@@ -109,7 +111,7 @@ def command(
                 else:
                     loop.run_until_caught_up()
 
-        error = _caught(work)
+        error = _caught(work, stop)
         if error is not None:
             telemetry.failed(error)
     name = str(model.config.name)
@@ -172,13 +174,27 @@ def _runner(
         yield runner
 
 
-def _caught(work: Callable[[], None]) -> Exception | None:
-    """Whatever ended the work: the epochs done before are reported all the same."""
+def _caught(work: Callable[[], None], stop: StopRequest) -> Exception | None:
+    """Whatever ended the work: the epochs done before are reported all the same.
+
+    What asks this process to stop may have ended others that it needs. That is no failure of the
+    pipeline, and no bug.
+    """
     try:
         work()
     except Exception as error:
+        if stop.wanted and _may_come_of_it(error):
+            reason = str(error) if isinstance(error, LaminarError) else type(error).__name__
+            interrupted = Interrupted(stop.number, reason)
+            interrupted.__cause__ = error
+            return interrupted
         return error
     return None
+
+
+def _may_come_of_it(error: Exception) -> bool:
+    """Whether an error may be no more than that the same signal has ended Spark, or its workers."""
+    return not isinstance(error, LaminarError) or isinstance(error, ComputeFailed | SparkLost)
 
 
 @dataclass(slots=True)

@@ -7,7 +7,8 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 from typing import Final
@@ -15,15 +16,28 @@ from typing import Final
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _ASKED: Final = "stopping after the epoch at hand; once more ends at once"
 _ENDED: Final = "ended at once; nothing is lost, the next run goes on from here"
+# `timeout` signals its child, and then the group that the child is in: two signals, one wish. A
+# person who presses Ctrl-C twice means it.
+_SAME_WISH_SECONDS: Final = 1.0
 _CLEAR: Final = "\r\x1b[2K\x1b[?25h"
 
 
 @dataclass(slots=True)
 class StopRequest:
-    """Whether somebody has asked to stop."""
+    """Whether somebody has asked to stop.
+
+    Attributes:
+        as_json: Whether the end is told to a program.
+        wanted: Whether they have.
+        number: The signal that asked first.
+        clock: Seconds, to tell one wish that comes as two signals from two wishes.
+    """
 
     as_json: bool = False
     wanted: bool = False
+    number: int = 0
+    clock: Callable[[], float] = time.monotonic
+    _since: float = 0.0
     _voice: int = 2
 
     @contextlib.contextmanager
@@ -45,8 +59,10 @@ class StopRequest:
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if not self.wanted:
-            self.wanted = True
+            self.wanted, self.number, self._since = True, number, self.clock()
             self._say(_ASKED)
+            return
+        if number == signal.SIGTERM and self.clock() - self._since < _SAME_WISH_SECONDS:
             return
         code = 128 + number
         if self.as_json:

@@ -22,11 +22,21 @@ _UNFIT_FOR_KEYS: Final = ("float", "double", "real", "array", "map", "struct", "
 def check_column_names(name: Name, columns: Sequence[Column], report: Report) -> None:
     """Refuse names of columns that cannot be, or that mean something else."""
     for column in columns:
-        if column.name.startswith("_") or column.name.lower() in WINDOW_COLUMNS:
+        if is_reserved(column.name):
             problem = f"the column `{column.name[:80]}` of `{name.text}` has a reserved name"
             report.add(name.where, problem, "choose one that begins with a letter")
-        elif not column.name or len(column.name) > 200 or not column.name.isprintable():
+        elif not is_usable(column.name):
             report.add(name.where, f"`{name.text}` has a column without a usable name")
+
+
+def is_reserved(column: str) -> bool:
+    """Whether a name of a column means something else."""
+    return column.startswith("_") or column.lower() in WINDOW_COLUMNS
+
+
+def is_usable(column: str) -> bool:
+    """Whether a column can have a name."""
+    return bool(column) and len(column) <= 200 and column.isprintable()
 
 
 def reference_output(table: ReferenceTable) -> tuple[str, Output]:

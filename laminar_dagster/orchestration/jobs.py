@@ -53,10 +53,12 @@ class Recovery(dg.Config):
 
     Attributes:
         epoch: Of the checkpoint to restore; 0 for the newest.
+        max_fallbacks: How many checkpoints back lost files may be computed from; no limit unless
+            it is given.
     """
 
     epoch: int = 0
-    max_fallbacks: int = 3
+    max_fallbacks: int | None = None
     timeout_seconds: float = 300.0
     allow_operator_mismatch: bool = False
     dry_run: bool = False

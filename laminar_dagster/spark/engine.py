@@ -38,6 +38,7 @@ from laminar_dagster.spark.additions import additions_since
 from laminar_dagster.spark.blame import gist
 from laminar_dagster.spark.columns import CONTROL
 from laminar_dagster.spark.compiler import Compiler
+from laminar_dagster.spark.java_process import naming_lost_java
 from laminar_dagster.spark.lateness import AheadBound
 from laminar_dagster.spark.reports import EpochReports, sort_out
 from laminar_dagster.spark.rescale import sort_out_spread, spread_job
@@ -66,11 +67,12 @@ class SparkEngine:
         self, plan: EpochPlan, parent: CheckpointManifest | None, attempt: CheckpointId
     ) -> EpochOutput:
         """See ``Engine.compute``."""
-        if plan.upkeep and parent:
-            return self._upkeep(plan, plan.upkeep, parent, attempt)
-        compiler = self._compiler(plan, parent, attempt)
-        reports = _run(compiler)
-        return self._output(plan, parent, compiler, reports)
+        with naming_lost_java():
+            if plan.upkeep and parent:
+                return self._upkeep(plan, plan.upkeep, parent, attempt)
+            compiler = self._compiler(plan, parent, attempt)
+            reports = _run(compiler)
+            return self._output(plan, parent, compiler, reports)
 
     def _upkeep(
         self,
@@ -102,11 +104,12 @@ class SparkEngine:
             sources=(),
             sinks=(),
         )
-        compiler = self._compiler(nothing, None, NOBODY)
-        mistakes = tuple(compiler.mistakes())
-        columns = {
-            view: to_arrow_schema(kinds, timezone="UTC") for view, kinds in compiler.columns()
-        }
+        with naming_lost_java():
+            compiler = self._compiler(nothing, None, NOBODY)
+            mistakes = tuple(compiler.mistakes())
+            columns = {
+                view: to_arrow_schema(kinds, timezone="UTC") for view, kinds in compiler.columns()
+            }
         return Examination(mistakes, columns)
 
     # --- what goes in ---------------------------------------------------------------------------

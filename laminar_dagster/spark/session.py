@@ -11,6 +11,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
+from laminar_dagster.spark.java_process import ignore_stop_signals
+
 SessionFactory = Callable[[], SparkSession]
 
 # The one that this process has: threads other than the one that opened it have none of their own.
@@ -58,6 +60,7 @@ def open_session(settings: Mapping[str, str] = {}) -> SparkSession:
     # A session is active in the thread that asked for it.
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    ignore_stop_signals(session)
     _opened[:] = [session]
     return session
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import signal
 import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -58,6 +59,9 @@ def _is_bundled(entry: str) -> bool:
 
 def main(kind: str) -> None:
     """Load what workers of a kind need, then fork them whenever Spark asks."""
+    # Service managers signal every process they find, and the epoch at hand still needs the
+    # workers. Java ends them by other means: SIGKILL, SIGHUP, and the end of standard input.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     # Before the first module of PySpark: later ones come from where the package was found.
     sys.path[:] = without_bundled_zips(sys.path)
     from pyspark import daemon

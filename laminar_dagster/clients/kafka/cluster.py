@@ -32,7 +32,8 @@ from confluent_kafka.cimpl import NewTopic
 from laminar_dagster.clients.kafka.asker import Asker
 from laminar_dagster.clients.kafka.consumer_settings import consumer_settings
 from laminar_dagster.clients.kafka.failures import failure_of
-from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.clients.kafka.settings import without_secrets
+from laminar_dagster.core.errors import InvalidConfig, LaminarError
 
 log = logging.getLogger(__name__)
 
@@ -274,7 +275,12 @@ class Cluster:
         if self._admin is None:
             self._refusal, self._trouble = None, ""
             settings: dict[str, Any] = {**self.settings, "error_cb": self._note}
-            self._admin = AdminClient(settings, logger=log)
+            try:
+                self._admin = AdminClient(settings, logger=log)
+            except (KafkaException, ValueError, TypeError) as error:
+                # librdkafka does not know a property, or takes no such value for it.
+                where = f"the Kafka cluster of {self.asker.kind} {self.asker.name}"
+                raise InvalidConfig(where, without_secrets(str(error), self.settings)) from None
         return self._admin
 
     def _note(self, error: KafkaError) -> None:

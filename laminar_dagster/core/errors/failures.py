@@ -110,7 +110,10 @@ class AllCheckpointsCorrupt(IntegrityError):
 
     kind = "all_checkpoints_corrupt"
     text = "all {attempted} checkpoints that were tried are damaged; the last one: {last_reason}"
-    hint = "raise the number of fallbacks (--max-fallbacks), or restore the store from a backup"
+    hint = (
+        "leave out --max-fallbacks, or give a greater number, where one was given; "
+        "else restore the store from a backup"
+    )
 
 
 @dataclass(eq=False)
@@ -306,6 +309,20 @@ class ComputeFailed(FailedError):
     kind = "compute_failed"
     text = "{operator_id}: {reason}"
     hint = "nothing was published; mend the query or the data and run the epoch again"
+
+
+@dataclass(eq=False)
+class SparkLost(FailedError):
+    """The Java process of Spark is gone, and with it what was being computed."""
+
+    reason: str
+
+    kind = "spark_lost"
+    text = "Spark's Java process is gone: {reason}"
+    hint = (
+        "nothing is lost or doubled, run again; if the machine was out of memory, give Spark less "
+        "(spark.driver.memory) or make epochs smaller"
+    )
 
 
 @dataclass(eq=False)

@@ -21,7 +21,7 @@ class RecoveryConfig:
 
     Attributes:
         max_fallback_attempts: How far behind the newest checkpoint the one may lie from which lost
-            files are computed again.
+            files are computed again; None for as far as plans and sources reach.
         recovery_timeout: In seconds, of the whole recovery.
         progress_report_interval: In seconds: so often at most is progress told.
         assigned_partitions: What to restore; None for everything.
@@ -29,7 +29,7 @@ class RecoveryConfig:
             the pipeline has.
     """
 
-    max_fallback_attempts: int = 3
+    max_fallback_attempts: int | None = None
     recovery_timeout: float = 300.0
     progress_report_interval: float = 5.0
     assigned_partitions: tuple[PartitionAssignment, ...] | None = None
@@ -37,7 +37,7 @@ class RecoveryConfig:
 
     def __post_init__(self) -> None:
         """Refuse limits that allow nothing."""
-        if self.max_fallback_attempts < 0:
+        if self.max_fallback_attempts is not None and self.max_fallback_attempts < 0:
             raise ValueError("`max_fallback_attempts` must not be negative")
         if self.recovery_timeout <= 0:
             raise ValueError("`recovery_timeout` must be more than 0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from laminar_dagster.core.ids import EpochNumber
+from laminar_dagster.core.ids import GENESIS, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.prepared import LatestPointer, Prepared
@@ -106,6 +106,37 @@ class Discovery:
             if each.has_begun
         )
         return Standing(pointer.epoch, tuple(found), pointer)
+
+    def standing_when_mended(self) -> Standing:
+        """How far the pipeline is, once every document is put back that can be.
+
+        What the store holds until then says less: without the pointer, epochs look unfinished that
+        every sink has.
+        """
+        latest = self.latest.document if self.is_pointer_right else None
+        target = None if latest else self.winner(self.confirmed)
+        if target:
+            latest = LatestPointer.to(target)
+        confirmed = latest.epoch if latest else self.confirmed
+        # Only what every sink has is ever collected.
+        confirmed = max(confirmed, min(self.epochs, default=GENESIS.next()).previous())
+        found: list[FoundEpoch] = []
+        while (records := self.epochs.get(EpochNumber(confirmed + len(found) + 1))) is not None:
+            if not records.has_begun:
+                break
+            is_committed = records.winner is not None and records.epoch <= self.newest
+            manifest = records.winner if is_committed else None
+            found.append(
+                FoundEpoch(
+                    records.epoch,
+                    planned=True,
+                    prepared=Prepared.of(records.winner) if records.winner else None,
+                    manifest=manifest,
+                )
+            )
+            if manifest is None:
+                break
+        return Standing(confirmed, tuple(found), latest)
 
     def is_kept(self, records: EpochRecords, wanted: EpochNumber) -> bool:
         """Whether an epoch's checkpoint should be there: it was not collected.

@@ -176,7 +176,7 @@ class RecoveryManager:
                 *remedy.left,
                 *(each.damage for each in remedy.repairs if each.damage.key in failed),
             ),
-            unfinished=tuple(self._unfinished(finding)),
+            unfinished=tuple(self._unfinished(finding, dry_run or operators is not None)),
             is_dry_run=dry_run,
         )
 
@@ -360,10 +360,12 @@ class RecoveryManager:
             for position in entry.positions:
                 source.check_seek(position)
 
-    def _unfinished(self, finding: Finding) -> Iterator[UnfinishedEpoch]:
-        """What the next run finishes. In a dry run the store may be too damaged to tell."""
+    def _unfinished(self, finding: Finding, leaves_documents: bool) -> Iterator[UnfinishedEpoch]:
+        """What the next run finishes; where documents stay damaged, once they are mended."""
         ledgers = finding.found.ledgers
         standing = None if finding.remedy.is_needed else finding.found.standing()
+        if standing is None and leaves_documents:
+            standing = finding.found.standing_when_mended()
         try:
             standing = standing or survey(self._pipeline.checkpoints)
         except (IntegrityError, NoCheckpointAvailable):

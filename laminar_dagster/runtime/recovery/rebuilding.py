@@ -115,7 +115,7 @@ class Rebuilder:
         found: Discovery,
         inspector: Inspector,
         deadline: Deadline,
-        max_fallbacks: int,
+        max_fallbacks: int | None,
     ) -> None:
         """Work on what was discovered; bases are read by the inspector."""
         self._pipeline = pipeline
@@ -134,7 +134,8 @@ class Rebuilder:
 
         Raises:
             CannotRebuild: Something that is needed cannot be made again.
-            AllCheckpointsCorrupt: It could only be made from a checkpoint that is too old.
+            AllCheckpointsCorrupt: It could only be made from a checkpoint that is older than the
+                limit allows.
         """
         damaged = list({each.file.key: each for each in damaged}.values())
         by_need: defaultdict[Need, list[DamagedFile]] = defaultdict(list)
@@ -230,7 +231,7 @@ class Rebuilder:
 
     def _require_recent(self, epoch: EpochNumber, wanted: EpochNumber, lost: DamagedFile) -> None:
         back = wanted - (epoch - 1)
-        if back > self._max_fallbacks:
+        if self._max_fallbacks is not None and back > self._max_fallbacks:
             reason = (
                 f"{lost.problem}, and to make it again takes the checkpoint of epoch {epoch - 1}, "
                 f"{back} before the newest"

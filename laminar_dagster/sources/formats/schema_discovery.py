@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -13,12 +11,13 @@ from laminar_dagster.clients.schema_registry import RegisteredSchema
 from laminar_dagster.encoding.avro_schema import parse_avro
 from laminar_dagster.encoding.protobuf_schema import MAIN, compile_proto, is_map, load
 from laminar_dagster.sources.formats.avro_plan import MAX_PRECISION, plan_of
+from laminar_dagster.sources.formats.found_columns import FoundColumn, around, struct_of
+from laminar_dagster.sources.formats.json_schema import json_schema_columns
 from laminar_dagster.sources.formats.protobuf_plan import message_plan
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-_PLAIN: Final = re.compile(r"[A-Za-z_]\w*")
 _AVRO: Final = {
     "boolean": "boolean", "int": "int", "long": "bigint", "float": "float", "double": "double",
     "bytes": "binary", "string": "string", "enum": "string", "fixed": "binary",
@@ -51,20 +50,6 @@ _HOLDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FoundColumn:
-    """A field of a schema as a column.
-
-    Attributes:
-        type: As SQL spells it; empty if no column can hold it.
-        nullable: Whether it may be null.
-    """
-
-    name: str
-    type: str
-    nullable: bool
-
-
 def columns_of(found: RegisteredSchema, message: str = "") -> list[FoundColumn]:
     """The fields of a schema as columns.
 
@@ -78,6 +63,8 @@ def columns_of(found: RegisteredSchema, message: str = "") -> list[FoundColumn]:
     if found.kind == "PROTOBUF":
         root = _message(found, message)
         return [_proto_column(each, (root.full_name,)) for each in root.fields]
+    if found.kind == "JSON":
+        return json_schema_columns(found.text, {e.name: e.schema.text for e in found.in_order()})
     writer, named = _avro(found)
     if not isinstance(writer, Mapping) or writer["type"] not in ("record", "error"):
         raise ValueError("the schema is not a record")
@@ -146,13 +133,13 @@ def _avro_type(writer: Any, named: Mapping[str, Any], above: tuple[str, ...]) ->
         return f"decimal({writer['precision']}, {writer.get('scale', 0)})"
     match kind:
         case "array":
-            return _around("array<{}>", _avro_type(writer["items"], named, above))
+            return around("array<{}>", _avro_type(writer["items"], named, above))
         case "map":
-            return _around("map<string, {}>", _avro_type(writer["values"], named, above))
+            return around("map<string, {}>", _avro_type(writer["values"], named, above))
         case "record" | "error":
             within = (*above, writer["name"])
             fields = {e["name"]: _avro_type(e["type"], named, within) for e in writer["fields"]}
-            return _struct(fields)
+            return struct_of(fields)
     return _LOGICAL.get(logical or "", _AVRO.get(kind, ""))
 
 
@@ -179,7 +166,7 @@ def _proto_field(field: FieldDescriptor, above: tuple[str, ...]) -> str:
         key, value = _proto_type(entry["key"], above), _proto_type(entry["value"], above)
         return f"map<{key}, {value}>" if key and value else ""
     kind = _proto_type(field, above)
-    return _around("array<{}>", kind) if field.is_repeated else kind
+    return around("array<{}>", kind) if field.is_repeated else kind
 
 
 def _proto_type(field: FieldDescriptor, above: tuple[str, ...]) -> str:
@@ -191,18 +178,4 @@ def _proto_type(field: FieldDescriptor, above: tuple[str, ...]) -> str:
     if message.full_name in above:
         return ""
     within = (*above, message.full_name)
-    return _struct({each.name: _proto_field(each, within) for each in message.fields})
-
-
-def _around(text: str, inner: str) -> str:
-    return text.format(inner) if inner else ""
-
-
-def _struct(fields: Mapping[str, str]) -> str:
-    """Of the fields that a column can hold: what is not declared is stepped over."""
-    spelt = [f"{_name(name)}: {kind}" for name, kind in fields.items() if kind]
-    return _around("struct<{}>", ", ".join(spelt))
-
-
-def _name(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+    return struct_of({each.name: _proto_field(each, within) for each in message.fields})

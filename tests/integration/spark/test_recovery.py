@@ -11,7 +11,7 @@ from laminar_dagster.core import layout
 from laminar_dagster.core.errors import CannotRebuild, ChecksumMismatch
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.ports import Admission
-from laminar_dagster.core.recovery import RecoveryConfig, RepairKind
+from laminar_dagster.core.recovery import RepairKind
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.recovery import RecoveryManager
@@ -21,8 +21,6 @@ from laminar_dagster.spark.arrow_files import file_table
 from tests.integration.spark.conftest import Build
 from tests.integration.spark.project import Project, random_records, run_until_done
 from tests.integration.spark.test_engine import answer_in
-
-GENEROUS = RecoveryConfig(max_fallback_attempts=100)
 
 
 def newest_of(pipeline: Pipeline) -> CheckpointManifest:
@@ -74,7 +72,7 @@ def test_checkpoint_and_recovery_preserves_window_state(
     flip(root / layout.manifest_key(manifest.checkpoint_id))
     flip(root / layout.definition_key(pipeline.fingerprint))
 
-    result = RecoveryManager(build(), GENEROUS).recover()
+    result = RecoveryManager(build()).recover()
     rebuilt = {each.damage.key for each in result.repairs if each.kind is RepairKind.REBUILT}
     assert rebuilt >= set(files)
     assert result.epoch == 4

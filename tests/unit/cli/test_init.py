@@ -103,6 +103,34 @@ def test_never_writes_over_what_is_there(tmp_path: Path) -> None:
     assert (tmp_path / "kept").read_text() == "mine"
 
 
+TOPIC = ("--from-topic", "t", "--bootstrap-servers", "h:1")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--bootstrap-servers", "h:9092"), "need --from-topic"),
+        (("--with", "a=b"), "need --from-topic"),
+        (("--from-topic", "t"), "needs --bootstrap-servers"),
+        ((*TOPIC, "--subject", "s"), "--schema-registry"),
+        ((*TOPIC, "--with", "kafka.sasl.password=hunter2"), "as '${VARIABLE}'"),
+        ((*TOPIC, "--with", "a"), "takes NAME=VALUE"),
+        ((*TOPIC, "--with", "a="), "takes NAME=VALUE"),
+        ((*TOPIC, "--with", "topic=u"), "--from-topic"),
+        ((*TOPIC, "--with", "format=csv"), "found out"),
+        ((*TOPIC, "--with", "x=${NO_SUCH}"), "NO_SUCH"),
+        (("--from-topic", "a b", "--bootstrap-servers", "h:1"), "cannot be a topic's name"),
+        ((*TOPIC, "--with", "grup.id=x"), "group.id"),
+    ],
+)
+def test_what_a_topic_takes_to_be_asked_is_told_before_anybody_is(
+    tmp_path: Path, given: tuple[str, ...], told: str
+) -> None:
+    error = Laminar().error("init", str(tmp_path / "new"), *given, exit_code=2)
+    assert told in f"{error['message']} {error['hint']}"
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path) -> None:
     error = Laminar().error("init", "/proc/laminar", exit_code=2)
     assert error["kind"] == "cannot_make_project"

@@ -82,6 +82,7 @@ def test_what_was_damaged_is_told_and_mended(project: Project, open_it: Open) ->
     state_key = state.relative_to(history.root).as_posix()
     dry = project.laminar.json("recover", "--dry-run")
     assert dry["is_dry_run"] is True
+    assert dry["unfinished"] == [], "without a pointer, what every sink has is finished too"
     assert computed == []
     told = project.laminar("recover", "--dry-run")
     assert "Would be mended: 2 objects" in told.stdout
@@ -150,7 +151,9 @@ def test_limits(project: Project, open_it: Open) -> None:
     error = project.laminar.error("recover", "--max-fallbacks", "2", exit_code=4)
     assert error["kind"] == "all_checkpoints_corrupt"
     assert "--max-fallbacks" in error["hint"]
-    assert project.laminar.json("recover", "--max-fallbacks", "3")["fallback_attempts"] == 3
+    limited = project.laminar.json("recover", "--dry-run", "--max-fallbacks", "3")
+    unlimited = project.laminar.json("recover")
+    assert limited["fallback_attempts"] == unlimited["fallback_attempts"] == 3
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,10 @@ from laminar_dagster.cli.errors import JavaMissing
 from laminar_dagster.cli.signals import StopRequest
 from laminar_dagster.cli.spark_start import start_spark
 from laminar_dagster.config.model import PipelineModel
+from laminar_dagster.core.errors import ComputeFailed, SparkLost
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.ports import Admission, Violation
+from laminar_dagster.runtime import steps
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.testing.memory_pipeline import MemoryEngine
 from tests.unit.cli.conditions import ClockOf2026, History, Project
@@ -274,7 +276,7 @@ _PROGRAM = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 from laminar_dagster.cli.signals import StopRequest
-stop = StopRequest(as_json=sys.argv[2] == "json")
+stop = StopRequest(as_json=sys.argv[2] == "json", clock=iter((0.0, 60.0)).__next__)
 with stop.listen():
     os.kill(os.getpid(), int(sys.argv[1]))
     assert stop.wanted
@@ -299,6 +301,109 @@ def test_a_second_signal_ends_at_once(number: int, code: int) -> None:
             assert json.loads(done.stdout)["error"]["exit_code"] == code
         else:
             assert rest[0].startswith("error[interrupted]: ended at once")
+
+
+def test_two_signals_at_once_are_one_wish(capfd: pytest.CaptureFixture[str]) -> None:
+    """`timeout` signals its child, and then the group that the child is in."""
+    stop = StopRequest(clock=lambda: 0.0)
+    with stop.listen():
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.wanted
+    assert capfd.readouterr().err == f"{signals._ASKED}\n"
+
+
+STEPS = (
+    "plan",
+    "compute",
+    "gate",
+    "prepare",
+    "write_manifest",
+    "commit_sinks",
+    "move_latest",
+    "acknowledge",
+    "collect_garbage",
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("step", STEPS)
+def test_asked_within_any_step_it_ends_after_the_epoch(
+    stage: Stage,
+    step: str,
+    number: signal.Signals,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    original = getattr(steps, step)
+    asked = 0
+
+    def ask(*given: object) -> object:
+        nonlocal asked
+        asked += 1
+        signal.raise_signal(number)
+        return original(*given)
+
+    stage.history.arrive()
+    stage.changes |= {"limits": Admission(max_records=2), "collect_every": 1}
+    for epoch in (1, 2):
+        with monkeypatch.context() as patching:
+            patching.setattr(steps, step, ask)
+            told = stage.project.laminar("run")
+        assert (told.exit_code, asked) == (0, epoch), told.stderr
+        assert (told.stderr, capfd.readouterr().err) == ("", f"{signals._ASKED}\n")
+        assert "stopped as asked" in told.stdout
+        assert stage.history.table.ledger == epoch
+    assert stage.project.laminar("run").exit_code == 0
+    assert sorted(stage.history.table.rows) == stage.history.log.expected()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    "error",
+    [
+        SparkLost("it was ended by signal 15"),
+        ComputeFailed("the epoch's job", "Python worker exited unexpectedly"),
+        ConnectionRefusedError("refused"),
+    ],
+)
+def test_what_else_the_signal_ended_is_no_bug(
+    stage: Stage,
+    error: Exception,
+    number: signal.Signals,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lose(*_given: object) -> None:
+        signal.raise_signal(number)
+        raise error
+
+    stage.history.arrive()
+    with monkeypatch.context() as patching:
+        patching.setattr(steps, "compute", lose)
+        told = stage.project.laminar("run")
+        assert told.exit_code == code
+        stopped, hint = told.stderr.splitlines()
+        assert stopped.startswith("error[interrupted]: stopped as asked, before the epoch at hand")
+        assert "nothing is lost or doubled" in hint
+        document = stage.project.laminar.json("run", exit_code=code)
+        assert document["error"]["kind"] == "interrupted"
+    assert stage.project.laminar("run").exit_code == 0
+    assert sorted(stage.history.table.rows) == stage.history.log.expected()
+
+
+def test_without_a_signal_a_lost_spark_is_told_by_name(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(*_given: object) -> None:
+        raise SparkLost("it was ended by signal 9")
+
+    stage.history.arrive()
+    monkeypatch.setattr(steps, "compute", lose)
+    told = stage.project.laminar("run")
+    assert told.exit_code == 1
+    assert told.stderr.startswith("error[spark_lost]: Spark's Java process is gone: it was ended")
+    assert "spark.driver.memory" in told.stderr
 
 
 def test_listening_ends_with_the_work() -> None:

@@ -105,6 +105,7 @@ SNAPSHOT = {
     "SourceReplaced": ("source_replaced", 3),
     "TableChanged": ("table_changed", 3),
     "SourceUnavailable": ("source_unavailable", 75),
+    "SparkLost": ("spark_lost", 1),
     "StateIncompatible": ("state_incompatible", 3),
     "StopError": ("stop", 1),
     "StoreSetBack": ("store_set_back", 3),

@@ -44,7 +44,7 @@ from tests.unit.runtime.conditions import World
 QUICK = SinkId("quick")
 SLOW = SinkId("slow")
 TOTALS = OperatorId("totals")
-GENEROUS = RecoveryConfig(max_fallback_attempts=100)
+DEFAULTS = RecoveryConfig()
 
 
 class LetteredEngine(MemoryEngine):
@@ -183,7 +183,7 @@ class Ruin:
 
     # --- recovering -----------------------------------------------------------------------------
 
-    def recover(self, config: RecoveryConfig = GENEROUS, **wishes: object) -> RecoveryResult:
+    def recover(self, config: RecoveryConfig = DEFAULTS, **wishes: object) -> RecoveryResult:
         """In a new process."""
         manager = RecoveryManager(self.pipeline(), config)
         return manager.recover(**wishes)  # type: ignore[arg-type]
@@ -281,7 +281,7 @@ def totals_of(ruin: Ruin) -> dict[int, int]:
 def restored(ruin: Ruin, pipeline: Pipeline | None = None, **wishes: object) -> TotalsState:
     """The state that a recovery hands over."""
     state = TotalsState(TOTALS)
-    manager = RecoveryManager(pipeline or ruin.pipeline(), GENEROUS)
+    manager = RecoveryManager(pipeline or ruin.pipeline())
     manager.recover(restorers=lambda _entry: state, **wishes)  # type: ignore[arg-type]
     return state
 

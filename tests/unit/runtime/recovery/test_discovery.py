@@ -42,7 +42,6 @@ from laminar_dagster.runtime.recovery.discovery import discover
 from laminar_dagster.runtime.survey import survey
 from laminar_dagster.testing.memory_store import MemoryStore
 from tests.unit.runtime.recovery.ruins import (
-    GENEROUS,
     Ruin,
 )
 
@@ -99,7 +98,7 @@ def test_what_is_whole_is_read_once(ruin: Ruin) -> None:
     store = Counting()
     for key, data in ruin.objects().items():
         store.put(key, data)
-    RecoveryManager(ruin.pipeline(store), GENEROUS).recover()
+    RecoveryManager(ruin.pipeline(store)).recover()
     assert store.asked[layout.LATEST] == store.asked[layout.plan_key(EpochNumber(7))] == 1
     assert set(store.asked.values()) == {1}
 
@@ -224,7 +223,7 @@ def test_a_running_pipeline_may_mend_the_pointer_first(damage: str) -> None:
                 return store.replace
             return getattr(store, name)
 
-    result = RecoveryManager(ruin.pipeline(Overtaken()), GENEROUS).recover()
+    result = RecoveryManager(ruin.pipeline(Overtaken())).recover()
     assert moved.is_set()
     assert [each.damage.key for each in result.repairs] == [layout.LATEST]
     assert ruin.checkpoints.latest() == LatestPointer.to(manifest)

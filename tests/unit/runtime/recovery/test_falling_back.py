@@ -16,9 +16,9 @@ from laminar_dagster.core.recovery import (
     RecoveryConfig,
     RepairKind,
 )
+from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.recovery import RecoveryManager
 from tests.unit.runtime.recovery.ruins import (
-    GENEROUS,
     LetteredEngine,
     Ruin,
     restored,
@@ -79,6 +79,22 @@ def test_all_checkpoints_corrupt() -> None:
     assert ruin.recover(RecoveryConfig(max_fallback_attempts=back)).fallback_attempts == back
 
 
+def test_a_snapshot_many_epochs_back_is_mended_without_an_option() -> None:
+    """A partition to which nothing comes keeps the file of the last epoch that brought it some."""
+    ruin = Ruin().run(1)
+    before = ruin.pipeline()
+    for epoch in range(2, 9):
+        ruin.world.log.partitions[0].append(epoch)
+        EpochRunner(before).run(EpochNumber(epoch))
+    key = ruin.state_key(8, partition=1)
+    assert key == ruin.state_key(1, partition=1)
+    ruin.flip(key)
+    result = ruin.recover()
+    assert [each.damage.key for each in result.repairs] == [key]
+    assert result.fallback_attempts == 8
+    assert restored(ruin).totals == totals_of(ruin)
+
+
 def test_bases_are_mended_before_what_builds_on_them(ruin: Ruin) -> None:
     """A file of the checkpoint that a re-run needs is lost as well."""
     keys = [ruin.state_key(7, 1), ruin.state_key(6, 1), ruin.state_key(5, 1)]
@@ -86,7 +102,7 @@ def test_bases_are_mended_before_what_builds_on_them(ruin: Ruin) -> None:
     for key in keys:
         ruin.flip(key)
     pipeline = ruin.pipeline()
-    RecoveryManager(pipeline, GENEROUS).recover()
+    RecoveryManager(pipeline).recover()
     assert isinstance(pipeline.engine, LetteredEngine)
     assert pipeline.engine.computed == sorted(pipeline.engine.computed)
     assert len(pipeline.engine.computed) >= 2

@@ -21,7 +21,6 @@ from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.recovery import RecoveryManager
 from laminar_dagster.testing.memory_pipeline import MemoryEngine, MemorySource
 from tests.unit.runtime.recovery.ruins import (
-    GENEROUS,
     Ruin,
     definition,
 )
@@ -97,7 +96,7 @@ def test_a_gap_that_was_accepted_is_told_for_ever() -> None:
     gaps = ruin.manifest(3).sources[0].gaps
     assert len(gaps) == 1
     ruin.lose(layout.manifest_key(ruin.manifest(3).checkpoint_id), ruin.state_key(3))
-    RecoveryManager(pipeline, GENEROUS).recover()
+    RecoveryManager(pipeline).recover()
     assert ruin.manifest(3).sources[0].gaps == gaps
     ruin.arrive()
     EpochRunner(pipeline).run()

@@ -29,7 +29,6 @@ from laminar_dagster.runtime import steps
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.recovery import RecoveryManager
 from tests.unit.runtime.recovery.ruins import (
-    GENEROUS,
     LetteredEngine,
     Ruin,
 )
@@ -154,7 +153,7 @@ def test_no_record_is_made_anew_over_one_that_was_committed_meanwhile(
 
     engine.compute = overtaken  # type: ignore[method-assign,assignment]
     with pytest.raises(LedgerMismatch if has_sink else ObjectExists):
-        RecoveryManager(pipeline, GENEROUS).recover()
+        RecoveryManager(pipeline).recover()
     assert ruin.store.read(layout.prepared_key(EpochNumber(8))) == damaged
     if has_sink:
         ruin.store.put(layout.manifest_key(record.checkpoint_id), encode(record.manifest))

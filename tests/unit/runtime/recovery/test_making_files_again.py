@@ -32,7 +32,6 @@ from laminar_dagster.testing.crash import Crash
 from laminar_dagster.testing.faulty_store import Fault, FaultyStore
 from laminar_dagster.testing.memory_store import MemoryStore
 from tests.unit.runtime.recovery.ruins import (
-    GENEROUS,
     Forgetful,
     LetteredEngine,
     Ruin,
@@ -57,7 +56,7 @@ def test_a_base_that_was_collected_is_made_again_to_build_on(
     before = ruin.objects()
     ruin.lose(key)
     pipeline = ruin.pipeline()
-    result = RecoveryManager(pipeline, GENEROUS).recover()
+    result = RecoveryManager(pipeline).recover()
     assert isinstance(pipeline.engine, LetteredEngine)
     # Files of the first two are spared by the grace period; those of the third went at once.
     assert pipeline.engine.computed == [3, 4]
@@ -101,7 +100,7 @@ def test_what_was_built_on_is_found_by_the_collector_after_a_crash(
         broken.lose(key)
         store = FaultyStore(broken.store, {operation: Fault.CRASH_AFTER})
         try:
-            RecoveryManager(broken.pipeline(store), GENEROUS).recover()
+            RecoveryManager(broken.pipeline(store)).recover()
         except Crash:
             pass
         else:
@@ -131,7 +130,7 @@ def test_what_another_recovery_built_on_may_go_meanwhile(collected: tuple[Ruin, 
                 return lambda keys: ruin.store.delete([each for each in keys if each not in base])
             return getattr(ruin.store, name)
 
-    RecoveryManager(ruin.pipeline(Kept()), GENEROUS).recover()
+    RecoveryManager(ruin.pipeline(Kept())).recover()
     scaffold = [each for each in base if each not in before]
     assert scaffold
     ruin.lose(key)
@@ -146,7 +145,7 @@ def test_what_another_recovery_built_on_may_go_meanwhile(collected: tuple[Ruin, 
         return usual(*given)  # type: ignore[arg-type]
 
     engine.compute = removed  # type: ignore[method-assign,assignment]
-    result = RecoveryManager(pipeline, GENEROUS).recover()
+    result = RecoveryManager(pipeline).recover()
     assert engine.computed == [4, 3, 4]
     assert [each.damage.key for each in result.repairs] == [key]
     assert ruin.objects() == before
@@ -227,7 +226,7 @@ def test_dead_letters_that_cannot_be_made_now_hold_up_nothing_else() -> None:
         raise StoreUnavailable("spark://", "no workers")
 
     engine.compute = away  # type: ignore[method-assign,assignment]
-    result = RecoveryManager(pipeline, GENEROUS).recover()
+    result = RecoveryManager(pipeline).recover()
     assert [each.damage.key for each in result.repairs] == [attempt]
     assert {each.key for each in result.not_repaired} >= {key, *only}
     ruin.run_on()

@@ -29,7 +29,6 @@ from laminar_dagster.testing.faulty_store import Fault, FaultyStore
 from laminar_dagster.testing.memory_pipeline import MemorySource
 from laminar_dagster.testing.memory_store import MemoryStore
 from tests.unit.runtime.recovery.ruins import (
-    GENEROUS,
     Ruin,
 )
 
@@ -85,11 +84,11 @@ def test_nothing_is_mended_while_the_pipeline_goes_on(ruin: Ruin, looks: int) ->
     ruin.retain = 30
     pipeline = replace(ruin.pipeline(), sources=(Asked(ruin.world.log),))
     if looks == 3:
-        (repair,) = RecoveryManager(pipeline, GENEROUS).recover().repairs
+        (repair,) = RecoveryManager(pipeline).recover().repairs
         assert repair.damage.key == ruin.key(7, "sources/numbers.offsets")
         return
     with pytest.raises(RecoveryOvertaken) as caught:
-        RecoveryManager(pipeline, GENEROUS).recover()
+        RecoveryManager(pipeline).recover()
     assert caught.value.epoch >= 11
     assert ruin.store.read(ruin.key(7, "sources/numbers.offsets")) == damaged
 
@@ -123,7 +122,7 @@ def test_a_recovery_that_was_killed_is_done_again(ruin: Ruin) -> None:
         broken.lose(*lost)
         store = FaultyStore(broken.store, {operation: Fault.CRASH_AFTER})
         try:
-            RecoveryManager(broken.pipeline(store), GENEROUS).recover()
+            RecoveryManager(broken.pipeline(store)).recover()
         except Crash:
             pass
         else:
@@ -153,7 +152,7 @@ def test_exactly_once_end_to_end(store: ObjectStore) -> None:
     whole = pipeline.checkpoints.parent(manifest.as_parent())
     store.delete([key for key, _, _ in whole.files() if whole.checkpoint_id in key])
     store.delete([layout.LATEST, layout.manifest_key(whole.checkpoint_id)])
-    result = RecoveryManager(ruin.pipeline(store), GENEROUS).recover()
+    result = RecoveryManager(ruin.pipeline(store)).recover()
     assert result.epoch == 4
     for _ in range(2):
         ruin.arrive()

@@ -13,6 +13,7 @@ import pytest
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.core.recovery import RecoveryResult
 from tests.unit.runtime.recovery.ruins import (
     DAMAGERS,
     Ruin,
@@ -46,16 +47,34 @@ def history() -> Ruin:
     return Ruin(retain=4).run(9, behind=2)
 
 
+def steps_left(result: RecoveryResult) -> list[tuple[int, str]]:
+    """What the next run finishes, and by which step."""
+    return [(each.epoch, type(each.next_step).__name__) for each in result.unfinished]
+
+
+def foretell(ruin: Ruin, done: object) -> list[tuple[int, str]] | None:
+    """What a dry run says that is left; None where it refuses."""
+    before = ruin.objects()
+    try:
+        return steps_left(ruin.recover(dry_run=True))
+    except LaminarError:
+        return None
+    finally:
+        assert ruin.objects() == before, f"{done}: the dry run changed something"
+
+
 def check(ruin: Ruin, done: object) -> str:
     """Recover and run on. Returns the kind of the error that it ended with, if it did."""
     before = ruin.objects()
     rows = list(ruin.quick.rows), list(ruin.slow.rows)
+    foretold = foretell(ruin, done)
     try:
-        ruin.recover()
+        result = ruin.recover()
     except LaminarError as error:
         assert ruin.objects() == before, f"{done}: {error} changed something"
         assert (ruin.quick.rows, ruin.slow.rows) == rows
         return error.kind
+    assert foretold == steps_left(result), f"{done}: the dry run told otherwise"
     again = ruin.recover()
     assert again.repairs == (), f"{done}: a second recovery found more"
     ruin.run_on()

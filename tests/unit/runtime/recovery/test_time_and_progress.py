@@ -24,7 +24,6 @@ from laminar_dagster.runtime.clock import SystemClock
 from laminar_dagster.runtime.recovery import RecoveryManager
 from laminar_dagster.testing.memory_store import MemoryStore
 from tests.unit.runtime.recovery.ruins import (
-    GENEROUS,
     LetteredEngine,
     Ruin,
     restored,
@@ -48,7 +47,7 @@ def test_a_dry_run_changes_nothing_and_says_what_would_be_done(ruin: Ruin) -> No
     ruin.lose(key, layout.LATEST)
     before = ruin.objects()
     pipeline = ruin.pipeline()
-    told = RecoveryManager(pipeline, GENEROUS).recover(dry_run=True)
+    told = RecoveryManager(pipeline).recover(dry_run=True)
     assert told.is_dry_run
     assert ruin.objects() == before
     assert isinstance(pipeline.engine, LetteredEngine)
@@ -61,7 +60,7 @@ def test_a_dry_run_changes_nothing_and_says_what_would_be_done(ruin: Ruin) -> No
 def test_recovery_progress_reporting(ruin: Ruin) -> None:
     ruin.flip(ruin.state_key(7))
     told: list[RecoveryProgress] = []
-    config = replace(GENEROUS, progress_report_interval=0.0)
+    config = RecoveryConfig(progress_report_interval=0.0)
     RecoveryManager(ruin.pipeline(), config).recover(progress=told.append)
     assert told[0].phase is RecoveryPhase.READING_MANIFEST
     assert told[-1].phase is RecoveryPhase.COMPLETE
@@ -85,7 +84,7 @@ def test_recovery_progress_reporting(ruin: Ruin) -> None:
 def test_progress_is_told_now_and_then(ruin: Ruin) -> None:
     """Each phase as it begins; within a phase, once in an interval. The clock stands still."""
     told: list[RecoveryProgress] = []
-    RecoveryManager(ruin.pipeline(), GENEROUS).recover(progress=told.append)
+    RecoveryManager(ruin.pipeline()).recover(progress=told.append)
     phases = [each.phase for each in told]
     assert len(phases) == len(set(phases)) == 5
 
@@ -147,6 +146,6 @@ def test_no_epoch_is_run_again_after_the_time_is_up(ruin: Ruin) -> None:
 
     engine.compute = slow  # type: ignore[method-assign,assignment]
     with pytest.raises(RecoveryTimeout):
-        RecoveryManager(pipeline, GENEROUS).recover()
+        RecoveryManager(pipeline).recover()
     assert len(engine.computed) == 1
     assert ruin.recover().epoch == 7, "what was mended stays, and the rest is mended now"

@@ -25,7 +25,6 @@ from laminar_dagster.core.recovery import (
 from laminar_dagster.runtime.recovery import RecoveryManager
 from laminar_dagster.testing.memory_pipeline import MemorySource
 from tests.unit.runtime.recovery.ruins import (
-    GENEROUS,
     Forgetful,
     Ruin,
     definition,
@@ -65,7 +64,7 @@ def test_recovery_kafka_retention_expired(ruin: Ruin) -> None:
     before = ruin.objects()
     pipeline = replace(ruin.pipeline(), sources=(Expired(ruin.world.log),))
     with pytest.raises(RetentionExpired):
-        RecoveryManager(pipeline, GENEROUS).recover()
+        RecoveryManager(pipeline).recover()
     assert ruin.objects() == before
 
 
@@ -76,7 +75,7 @@ def test_a_lost_file_whose_input_is_gone_cannot_be_made_again(ruin: Ruin, dry_ru
     before = ruin.objects()
     pipeline = replace(ruin.pipeline(), sources=(Forgetful(ruin.world.log),))
     with pytest.raises(CannotRebuild) as caught:
-        RecoveryManager(pipeline, GENEROUS).recover(dry_run=dry_run)
+        RecoveryManager(pipeline).recover(dry_run=dry_run)
     error = caught.value
     assert error.lost == key
     assert "no longer holds offset 0" in error.reason
@@ -93,13 +92,13 @@ def test_a_source_that_was_replaced_cannot_make_it_again(ruin: Ruin) -> None:
     ruin.lose(ruin.state_key(7))
     pipeline = replace(ruin.pipeline(), sources=(Other(ruin.world.log),))
     with pytest.raises(CannotRebuild, match="another log"):
-        RecoveryManager(pipeline, GENEROUS).recover()
+        RecoveryManager(pipeline).recover()
 
 
 def test_another_version_of_the_pipeline_cannot_make_it_again(ruin: Ruin) -> None:
     ruin.lose(ruin.state_key(7))
     with pytest.raises(CannotRebuild, match="another version of the pipeline"):
-        RecoveryManager(ruin.pipeline(fingerprint="mended"), GENEROUS).recover()
+        RecoveryManager(ruin.pipeline(fingerprint="mended")).recover()
 
 
 def test_input_that_changed_is_noticed_by_its_hash(ruin: Ruin) -> None:

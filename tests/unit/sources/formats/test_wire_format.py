@@ -17,8 +17,9 @@ import pytest
 from laminar_dagster.clients.schema_registry import RetryPolicy, SchemaRegistry
 from laminar_dagster.core.errors import DecodeFailed, RegistryUnavailable
 from laminar_dagster.sources.formats.avro import AvroDecoder
+from laminar_dagster.sources.formats.found_columns import FoundColumn
 from laminar_dagster.sources.formats.protobuf import ProtobufDecoder
-from laminar_dagster.sources.formats.schema_discovery import FoundColumn, columns_of, mismatches
+from laminar_dagster.sources.formats.schema_discovery import columns_of, mismatches
 from tests.unit.sources.formats import protobuf_cases as cases
 from tests.unit.sources.formats.messages import by_place, records_of
 from tests.unit.sources.formats.small_registry import SmallRegistry, small_registry
