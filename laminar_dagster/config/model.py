@@ -12,6 +12,7 @@ from typing import Literal
 from laminar_dagster.config.contract_rules import ContractRules
 from laminar_dagster.config.pipeline import PipelineConfig
 from laminar_dagster.config.relations import Python, PythonKeyed, PythonRows, Query
+from laminar_dagster.config.variables import secret_variables
 from laminar_dagster.core.definition import OnAdded
 from laminar_dagster.core.ids import OperatorId, ReferenceId, SinkId, SourceId
 
@@ -183,3 +184,10 @@ class PipelineModel:
     warnings: tuple[str, ...] = ()
     written_spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     references: tuple[ReferenceTable, ...] = ()
+
+    @property
+    def secret_variables(self) -> frozenset[str]:
+        """The variables of the environment that processes of Spark have no need of."""
+        options = [self.written_spark, *(each.written for each in self.sources)]
+        options += [each.written for each in (*self.references, *self.sinks)]
+        return secret_variables(options)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laminar_dagster.spark.session import WORKER_DAEMON
+from laminar_dagster.spark.session_settings import WORKER_DAEMON
 from laminar_dagster.spark.worker_daemon import LOADED
 
 if TYPE_CHECKING:
