@@ -189,5 +189,6 @@ class PipelineModel:
     def secret_variables(self) -> frozenset[str]:
         """The variables of the environment that processes of Spark have no need of."""
         options = [self.written_spark, *(each.written for each in self.sources)]
-        options += [each.written for each in (*self.references, *self.sinks)]
+        options += [each.written for each in self.references]
+        options += [each.written for each in self.sinks]
         return secret_variables(options)

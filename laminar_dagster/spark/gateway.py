@@ -24,6 +24,8 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 
 _PROPERTIES: Final = "--properties-file"
+_ADDRESS: Final = "spark.driver.bindAddress"
+_LOOPBACK: Final = "127.0.0.1"
 _PAUSE_SECONDS: Final = 0.05
 
 
@@ -46,7 +48,9 @@ def launch_driver(settings: Mapping[str, str], withheld: Collection[str]) -> Non
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
             # Of two lines for one key the later counts.
             out.write(f"{theirs}\n{properties(settings)}")
-        process = _spawn([_PROPERTIES, str(file), *_defaults(theirs), *arguments], folder, withheld)
+        environment = _environment(settings, withheld)
+        command = [_PROPERTIES, str(file), *_defaults(theirs), *arguments]
+        process = _spawn(command, folder, environment)
         port, secret = _wait(process, folder / "connection")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -87,10 +91,17 @@ def _defaults(theirs: str) -> list[str]:
     return [] if theirs else ["--load-spark-defaults"]
 
 
+def _environment(settings: Mapping[str, str], withheld: Collection[str]) -> dict[str, str]:
+    found = {name: value for name, value in os.environ.items() if name not in withheld}
+    if settings.get(_ADDRESS) == _LOOPBACK:
+        # No setting says where the driver's pages are: without this they are at all addresses.
+        found.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    return found
+
+
 def _spawn(
-    arguments: list[str], folder: Path, withheld: Collection[str]
+    arguments: list[str], folder: Path, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    environment = {name: value for name, value in os.environ.items() if name not in withheld}
     return subprocess.Popen(
         [str(Path(_find_spark_home(), "bin", "spark-submit")), *arguments],
         stdin=subprocess.PIPE,

@@ -18,7 +18,7 @@ from infra.ports import free_port
 from tests.integration.cli.test_console_script import SCRIPT, environment
 from tests.integration.dagster.shown import files_with
 from tests.integration.spark.project import Project, random_records
-from tests.services.process_tree import command_line, descendants, environment_of
+from tests.services.process_tree import command_line, descendants, environment_of, listening
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +89,7 @@ def test_a_run_shows_no_secret_of_spark(tmp_path: Path) -> None:
     with running(project, port) as process:
         below = descendants(process.pid)
         lines = {pid: command_line(pid) for pid in {process.pid, *below}}
+        addresses = {address for pid in lines for address in listening(pid)}
         surroundings = {pid: environment_of(pid) for pid in below}
         shown = [page(port, path) for path in PAGES]
         (application,) = (tmp_path / "events").glob("*")
@@ -96,6 +97,8 @@ def test_a_run_shows_no_secret_of_spark(tmp_path: Path) -> None:
         shown.append(page(port, f"api/v1/applications/{name}/environment"))
     assert any("org.apache.spark.deploy.SparkSubmit" in line for line in lines.values())
     assert any("worker_daemon" in line for line in lines.values())
+    # Spark's pages among them, and they have no login.
+    assert addresses == {"127.0.0.1"}
     # What is searched holds the names of what is searched for.
     assert "spark.sql.catalog.lake.url" in shown[-1]
     for secret in (IN_ENVIRONMENT, IN_FILE):
