@@ -56,4 +56,5 @@ def test_a_secret_on_a_command_line_is_refused(tmp_path: Path, options: str) -> 
 
 def test_options_of_java_without_a_secret_are_taken(tmp_path: Path) -> None:
     options = "-Xss4m -Duser.timezone=UTC @/etc/pipeline/java.options"
-    load(tmp_path, {"pipeline.yml": f'{CONFIG}spark: {{{JAVA}: "{options}"}}\n'})
+    model = load(tmp_path, {"pipeline.yml": f'{CONFIG}spark: {{{JAVA}: "{options}"}}\n'})
+    assert model.config.spark == {JAVA: options}
