@@ -1,11 +1,14 @@
 """A Spark Connect server: one warm Spark that short-lived processes share.
 
 A pip-installed pyspark brings the server's classes and no script to start them, so ``spark-submit``
-is told the class. The server runs whatever a client sends, so clients need a token.
+is told the class. The server runs whatever a client sends, so clients need a token. The server
+reads it from a file that is gone when it answers: the Python workers that it starts inherit its
+environment, and everybody can read its command line.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 import sys
@@ -21,6 +24,7 @@ from infra.spark_home import java_home, spark_home
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+_SECRETS = "secrets.properties"
 # The first bytes of an HTTP/2 connection, RFC 9113: preface, then an empty SETTINGS frame.
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _SETTINGS_FRAME = 4
@@ -108,6 +112,8 @@ class SparkConnect(Service[SparkConnectEndpoint]):
             "spark.connect.grpc.binding.port": str(port),
             # On another port nobody would find it.
             "spark.port.maxRetries": "0",
+            # Its other ports ask for a secret that Spark makes by itself.
+            "spark.authenticate": "true",
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.ui.enabled": "false",
@@ -124,11 +130,16 @@ class SparkConnect(Service[SparkConnectEndpoint]):
             token=secrets.token_hex(20),
             log=data_dir / f"{self.name}.log",
         )
+        file = data_dir / _SECRETS
+        file.unlink(missing_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            out.write(f"spark.connect.authenticate.token={endpoint.token}\n")
         return Launch(
             command=[
                 # A client's variable would send the server to another server; empty, it counts.
-                *("env", "-u", "SPARK_REMOTE"),
+                *("env", "-u", "SPARK_REMOTE", "-u", _TOKEN),
                 str(home / "bin" / "spark-submit"),
+                *("--properties-file", str(file), "--load-spark-defaults"),
                 *("--driver-java-options", jvm),
                 *("--class", _CLASS),
                 *pairs,
@@ -140,7 +151,6 @@ class SparkConnect(Service[SparkConnectEndpoint]):
                 "SPARK_HOME": str(home),
                 "PYSPARK_PYTHON": sys.executable,
                 "SPARK_LOCAL_IP": LOOPBACK,
-                _TOKEN: endpoint.token,
             },
             endpoint=endpoint,
         )
@@ -154,6 +164,9 @@ class SparkConnect(Service[SparkConnectEndpoint]):
             with socket.create_connection((endpoint.host, endpoint.port), timeout=2) as connection:
                 connection.sendall(_GREETING)
                 answer = connection.recv(9)
-                return len(answer) > 3 and answer[3] == _SETTINGS_FRAME
         except OSError:
             return False
+        answers = len(answer) > 3 and answer[3] == _SETTINGS_FRAME
+        if answers:
+            endpoint.log.with_name(_SECRETS).unlink(missing_ok=True)
+        return answers

@@ -139,7 +139,10 @@ def spark_session(
     def session() -> Any:
         if not sessions:
             begun = time.monotonic()
-            sessions.append(start_spark(model.config.spark))
+            started = start_spark(
+                model.config.spark, written=model.written_spark, withheld=model.secret_variables
+            )
+            sessions.append(started)
             when_started(time.monotonic() - begun)
         return sessions[0]
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,8 +24,13 @@ _NOISE: Final = (
 )
 
 
-def start_spark(settings: Mapping[str, str]) -> Any:
-    """The Spark session of this process.
+def start_spark(
+    settings: Mapping[str, str],
+    *,
+    written: Mapping[str, str] = {},
+    withheld: Collection[str] = (),
+) -> Any:
+    """The Spark session of this process; see ``spark.session.open_session``.
 
     Raises:
         JavaMissing: Spark is to run here, and cannot.
@@ -34,7 +39,7 @@ def start_spark(settings: Mapping[str, str]) -> Any:
     with _without_noise():
         from laminar_dagster.spark.session import open_session
 
-        return open_session(settings)
+        return open_session(settings, written=written, withheld=withheld)
 
 
 def _require_java(settings: Mapping[str, str]) -> None:

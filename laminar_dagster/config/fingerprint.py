@@ -116,7 +116,7 @@ def fingerprint(
         "sources": {str(each.source_id): _source(each) for each in sources},
         "views": {str(each.name): _view(each) for each in views},
         "buckets": buckets,
-        "spark": {key: value for key, value in spark.items() if _changes_results(key)},
+        "spark": {key: value for key, value in spark.items() if changes_results(key)},
         # What came later takes part only where it is used: old fingerprints stay.
         **({"references": tables} if tables else {}),
     }
@@ -198,7 +198,8 @@ def _is_decisive(name: str, written: str) -> bool:
     return known and not looks_secret(name, written)
 
 
-def _changes_results(key: str) -> bool:
+def changes_results(key: str) -> bool:
+    """Whether a setting of Spark takes part."""
     return key.startswith(_SPARK_PREFIX) and not key.startswith(_SPARK_TUNING)
 
 

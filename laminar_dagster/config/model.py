@@ -13,6 +13,7 @@ from laminar_dagster.config.contract_rules import ContractRules
 from laminar_dagster.config.max_ahead import DEFAULT_MAX_AHEAD
 from laminar_dagster.config.pipeline import PipelineConfig
 from laminar_dagster.config.relations import Python, PythonKeyed, PythonRows, Query
+from laminar_dagster.config.variables import secret_variables
 from laminar_dagster.core.definition import OnAdded
 from laminar_dagster.core.ids import OperatorId, ReferenceId, SinkId, SourceId
 
@@ -190,3 +191,11 @@ class PipelineModel:
     warnings: tuple[str, ...] = ()
     written_spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     references: tuple[ReferenceTable, ...] = ()
+
+    @property
+    def secret_variables(self) -> frozenset[str]:
+        """The variables of the environment that processes of Spark have no need of."""
+        options = [self.written_spark, *(each.written for each in self.sources)]
+        options += [each.written for each in self.references]
+        options += [each.written for each in self.sinks]
+        return secret_variables(options)

@@ -48,7 +48,7 @@ from laminar_dagster.config.sql.syntax import (
     Name,
 )
 from laminar_dagster.config.sql.text import SqlText
-from laminar_dagster.config.variables import empty_variables
+from laminar_dagster.config.variables import empty_variables, secret_java_option
 from laminar_dagster.config.views import ParsedView, parse_view, read_views
 from laminar_dagster.config.watermarks import read_watermark
 from laminar_dagster.core.errors import InvalidConfig, InvalidName
@@ -210,6 +210,11 @@ class _Loader:
             problem = f"`store` takes `${{{empty[0]}}}`, which is set, and empty"
             self._report.add(f"{path}:{store.line}", problem, "set it to something, or unset it")
         spark = {key: self._written["spark", key].text for key in config.spark}
+        for key, text in spark.items():
+            if key.endswith("JavaOptions") and (secret := secret_java_option(text)):
+                problem = f"`{secret}` in `{key}` would be on a command line, for everybody to read"
+                hint = "put Java's options into a file of mode 0600, and write `@/path/of/the/file`"
+                self._report.add(f"{path}:{self._written['spark', key].line}", problem, hint)
         return config, spark
 
     def _definitions(

@@ -7,7 +7,7 @@ wrote (a fingerprint, ``DESCRIBE``) uses the text with the variable still in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -17,6 +17,8 @@ _SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 _USER_INFO: Final = re.compile(r"(?<=://)[^/@\s]+@")
+
+_READ_BY_CLIENTS: Final = ("AWS_", "AZURE_", "GOOGLE_", "PGPASSWORD")
 
 HIDDEN: Final = "***"
 
@@ -45,9 +47,43 @@ def empty_variables(text: str, environment: Mapping[str, str]) -> list[str]:
     return [name for name in names if name in environment and not environment[name].strip()]
 
 
+def secret_names(written: Mapping[str, str]) -> frozenset[str]:
+    """The settings whose values are, or may hold, secrets."""
+    return frozenset(
+        name for name, text in written.items() if looks_secret(name, text) or has_variable(text)
+    )
+
+
+def secret_variables(options: Iterable[Mapping[str, str]]) -> frozenset[str]:
+    """The variables of the environment that secrets are taken from, and nothing else needs.
+
+    Clients of clouds look for their own by themselves, wherever they run.
+
+    Args:
+        options: As written, of all tables, and the settings of Spark.
+    """
+    return frozenset(
+        found[1]
+        for written in options
+        for name, text in written.items()
+        if looks_secret(name, text)
+        for found in _VARIABLE.finditer(text)
+        if not found[1].startswith(_READ_BY_CLIENTS)
+    )
+
+
 def looks_secret(option: str, written: str) -> bool:
     """Whether an option's name, or user info in its URL, says that its value is a secret."""
     return _SECRET.search(option) is not None or _USER_INFO.search(written) is not None
+
+
+def secret_java_option(written: str) -> str | None:
+    """The first option of a JVM, such as ``-Dstore.password=…``, whose value is a secret."""
+    for option in written.split():
+        name, _, value = option.removeprefix("-D").partition("=")
+        if value and looks_secret(name, value):
+            return name
+    return None
 
 
 def shown(option: str, written: str) -> str:

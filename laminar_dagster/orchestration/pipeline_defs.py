@@ -106,6 +106,9 @@ def _definitions_of(
         sensors=[build_epoch_sensor(stream), build_commit_sensor(stream)],
         schedules=schedules,
         resources={
-            stream.names.spark: spark or spark_resource(config.spark, stream.model.written_spark)
+            stream.names.spark: spark
+            or spark_resource(
+                config.spark, stream.model.written_spark, stream.model.secret_variables
+            )
         },
     )

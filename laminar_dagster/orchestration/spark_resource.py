@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from dagster_pyspark import LazyPySparkResource
 
-from laminar_dagster.config.variables import HIDDEN, has_variable, looks_secret
+from laminar_dagster.config.variables import HIDDEN, secret_names
 
 ResultT = TypeVar("ResultT")
 
@@ -17,7 +17,9 @@ _LOOK_SECONDS: Final = 0.2
 _STOP_SECONDS: Final = 10.0
 
 
-def spark_resource(settings: Mapping[str, str], written: Mapping[str, str]) -> LazyPySparkResource:
+def spark_resource(
+    settings: Mapping[str, str], written: Mapping[str, str], withheld: Collection[str] = ()
+) -> LazyPySparkResource:
     """A resource whose session starts with the first epoch that is computed.
 
     Dagster shows a resource's configuration. So of a setting that is, or may hold, a secret it
@@ -26,24 +28,24 @@ def spark_resource(settings: Mapping[str, str], written: Mapping[str, str]) -> L
     Args:
         settings: Of Spark, from the pipeline's file.
         written: The same, ``${NAME}`` not filled in.
+        withheld: Variables that the processes of Spark have no need of.
     """
-    secret = {
-        name for name, text in written.items() if looks_secret(name, text) or has_variable(text)
-    }
+    secret = secret_names(written)
 
     class StreamSpark(LazyPySparkResource):
         """Spark as epochs need it: local by default, or a Spark Connect server."""
 
-        @property
-        def spark_session(self) -> Any:
-            """The session of this process, started when it is first asked for."""
+        def _init_session(self) -> None:
+            """Whoever asks for the session or the context has it started when there is none."""
             from laminar_dagster.spark.session import open_session
 
-            return open_session(
+            self._spark_session = open_session(
                 {
                     name: settings[name] if value == HIDDEN else value
                     for name, value in self.spark_config.items()
-                }
+                },
+                written=written,
+                withheld=withheld,
             )
 
     return StreamSpark(

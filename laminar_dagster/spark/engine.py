@@ -13,6 +13,7 @@ from typing import Final, assert_never
 import pyarrow as pa
 from msgspec import structs
 from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, StructType
 
@@ -43,7 +44,7 @@ from laminar_dagster.spark.lateness import AheadBound
 from laminar_dagster.spark.reports import EpochReports, sort_out
 from laminar_dagster.spark.rescale import sort_out_spread, spread_job
 from laminar_dagster.spark.scan import Scan, Split
-from laminar_dagster.spark.session import SessionFactory
+from laminar_dagster.spark.session import SessionFactory, active, epoch_session
 from laminar_dagster.spark.watermarks import Lane, SourceClock, earliest
 
 PIECES_PER_LANE: Final = 10_000
@@ -70,8 +71,9 @@ class SparkEngine:
         with naming_lost_java():
             if plan.upkeep and parent:
                 return self._upkeep(plan, plan.upkeep, parent, attempt)
-            compiler = self._compiler(plan, parent, attempt)
-            reports = _run(compiler)
+            with self._session() as spark:
+                compiler = self._compiler(spark, plan, parent, attempt)
+                reports = _run(compiler)
             return self._output(plan, parent, compiler, reports)
 
     def _upkeep(
@@ -104,8 +106,8 @@ class SparkEngine:
             sources=(),
             sinks=(),
         )
-        with naming_lost_java():
-            compiler = self._compiler(nothing, None, NOBODY)
+        with naming_lost_java(), self._session() as spark:
+            compiler = self._compiler(spark, nothing, None, NOBODY)
             mistakes = tuple(compiler.mistakes())
             columns = {
                 view: to_arrow_schema(kinds, timezone="UTC") for view, kinds in compiler.columns()
@@ -114,15 +116,25 @@ class SparkEngine:
 
     # --- what goes in ---------------------------------------------------------------------------
 
+    @contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        """What everything of an epoch is computed in, types in columns' declarations included."""
+        with active(epoch_session(self.session(), self.model.config.spark)) as spark:
+            yield spark
+
     def _compiler(
-        self, plan: EpochPlan, parent: CheckpointManifest | None, attempt: CheckpointId
+        self,
+        spark: SparkSession,
+        plan: EpochPlan,
+        parent: CheckpointManifest | None,
+        attempt: CheckpointId,
     ) -> Compiler:
         planned = {source.source_id: source for source in plan.sources}
         additions = additions_since(parent, self.model, plan.epoch, self.store)
         # A source that came to the pipeline after the plan: nothing is read of it yet.
         clocks = {name: _clock(name, planned.get(name), parent) for name in self.sources}
         return Compiler(
-            spark=self.session(),
+            spark=spark,
             model=self.model,
             clock=plan.clock,
             scans={
@@ -191,11 +203,12 @@ class SparkEngine:
         self, plan: EpochPlan, parent: CheckpointManifest, attempt: CheckpointId
     ) -> EpochOutput:
         """Spread the state over as many buckets as the pipeline has now."""
-        compiler = self._compiler(plan, parent, attempt)
-        with _telling_errors(compiler):
-            compiler.compile()
-            job = spread_job(compiler.spark, compiler.operators.steps, compiler.buckets)
-            rows = job.where(f"{CONTROL} IS NOT NULL").collect() if job else []
+        with self._session() as spark:
+            compiler = self._compiler(spark, plan, parent, attempt)
+            with _telling_errors(compiler):
+                compiler.compile()
+                job = spread_job(spark, compiler.operators.steps, compiler.buckets)
+                rows = job.where(f"{CONTROL} IS NOT NULL").collect() if job else []
         spread = sort_out_spread([row[0] for row in rows], attempt)
         operators = _operator_entries(compiler, spread.files)
         return output_of_upkeep(plan, parent, operators, spread.violations)

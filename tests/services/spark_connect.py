@@ -24,7 +24,7 @@ def spark_connect(
     if missing:
         reason = f"its client lacks {', '.join(missing)}; install pyspark[connect]"
         raise ServiceUnavailable(SparkConnect.name, reason)
-    from laminar_dagster.spark.session import WORKER_DAEMON
+    from laminar_dagster.spark.session_settings import WORKER_DAEMON
 
     # As a session in a process of its own has it.
     settings = {"spark.master": "local[2]", "spark.python.daemon.module": WORKER_DAEMON}

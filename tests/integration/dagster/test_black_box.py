@@ -24,6 +24,7 @@ from tests.integration.dagster.pipelines_project import (
 from tests.integration.dagster.shown import all_shown, files_with
 from tests.services.dagster_client import DagsterClient
 from tests.services.dagster_records import ENDED, Materialization, Run
+from tests.services.process_tree import PROCESSES, command_line, descendants
 
 pytestmark = [
     pytest.mark.slow,
@@ -225,19 +226,10 @@ def test_a_broken_contract_stops_the_epoch_until_it_is_mended(stand: Stand) -> N
 
 def python_workers(spark: SparkConnectEndpoint) -> list[int]:
     """The Python processes below a Spark Connect server."""
-    setting = f"spark.connect.grpc.binding.port={spark.port}".encode()
-    parents: dict[int, int] = {}
-    found: set[int] = set()
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            fields = (process / "stat").read_text().rpartition(")")[2].split()
-            parents[int(process.name)] = int(fields[1])
-            if setting in (process / "cmdline").read_bytes():
-                found.add(int(process.name))
-    servers = set(found)
-    while grown := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= grown
-    return sorted(found - servers)
+    setting = f"spark.connect.grpc.binding.port={spark.port}"
+    every = (int(process.name) for process in PROCESSES.glob("[0-9]*"))
+    servers = [pid for pid in every if setting in command_line(pid)]
+    return sorted(descendants(*servers))
 
 
 def test_a_terminated_epoch_leaves_nothing_behind(

@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 
 from laminar_dagster.orchestration.private_api import WorkerStatus
+from tests.integration.dagster.shown import files_with
 from tests.integration.dagster.warm_project import (
     WarmProject,
     is_alive,
@@ -16,11 +17,13 @@ from tests.integration.dagster.warm_project import (
     wait_until,
     warm_project,
 )
+from tests.services.process_tree import command_line, environment_of
 from tests.services.tracing import traced
 
 SUCCESS = dg.DagsterRunStatus.SUCCESS
 FAILURE = dg.DagsterRunStatus.FAILURE
 CANCELED = dg.DagsterRunStatus.CANCELED
+SECRET = "canary-of-a-launcher-3be0d2"
 
 
 @pytest.fixture(scope="module")
@@ -271,6 +274,21 @@ def test_another_environment_has_its_own_worker_that_ends_with_its_launcher(
     wait_until(lambda: not any(map(is_alive, pids_of(record))), "its end", 15)
     assert {record.keeper_pid for record in project.records()} == before
     assert is_alive(mine)
+
+
+def test_what_is_in_the_environment_of_a_keeper_and_its_worker_is_nowhere_else(
+    project: WarmProject,
+) -> None:
+    before = {record.keeper_pid for record in project.records()}
+    run = project.launch_from_another_process({"LAKE_KEY": SECRET}, until="looked at")
+
+    (record,) = [record for record in project.records() if record.keeper_pid not in before]
+    for pid in pids_of(record):
+        assert SECRET in environment_of(pid)
+        assert SECRET not in command_line(pid)
+    project.let_go("looked at")
+    assert project.end_of(run) == SUCCESS
+    assert [*files_with(SECRET, project.folder, project.home)] == []
 
 
 def _ended(project: WarmProject, run_id: str) -> str:

@@ -13,6 +13,13 @@ import pytest
 
 from infra.ports import free_port, is_listening
 from infra.spark_connect import SparkConnect, SparkConnectEndpoint
+from tests.integration.dagster.shown import files_with
+from tests.services.process_tree import (
+    PROCESSES,
+    command_line,
+    descendants,
+    environment_of,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.service("spark_connect")]
 
@@ -20,7 +27,8 @@ _ROOT = Path(__file__).parents[3]
 _CLIENT = """
 from laminar_dagster.spark.session import open_session
 spark = open_session({"spark.sql.shuffle.partitions": "3"})
-print(spark.range(10).selectExpr("sum(id)").collect()[0][0],
+rows = spark.range(10).mapInArrow(lambda batches: batches, "id long")
+print(rows.selectExpr("sum(id)").collect()[0][0],
       spark.conf.get("spark.sql.shuffle.partitions"),
       spark.conf.get("spark.sql.session.timeZone"))
 """
@@ -54,10 +62,18 @@ def test_a_client_without_the_token_is_refused(spark_connect: SparkConnectEndpoi
 
 
 def test_the_token_is_not_shown(spark_connect: SparkConnectEndpoint) -> None:
-    shown = subprocess.run(["ps", "-eww", "-o", "args"], capture_output=True, text=True, check=True)
+    """Nor handed on: the server and its Python workers run what clients send."""
+    answer = run(["-c", _CLIENT], spark_connect.environment())
+    assert answer.returncode == 0, answer.stderr
     setting = f"binding.port={spark_connect.port}"
-    (command,) = (line for line in shown.stdout.splitlines() if setting in line)
-    assert spark_connect.token not in command + repr(spark_connect)
+    lines = {int(each.name): command_line(int(each.name)) for each in PROCESSES.glob("[0-9]*")}
+    (server,) = (pid for pid, line in lines.items() if setting in line)
+    workers = descendants(server)
+    assert any("worker_daemon" in command_line(pid) for pid in workers)
+    for pid in (server, *workers):
+        assert spark_connect.token not in command_line(pid) + environment_of(pid)
+    assert spark_connect.token not in repr(spark_connect)
+    assert [*files_with(spark_connect.token, spark_connect.log.parent)] == []
 
 
 def test_a_server_elsewhere_is_not_taken_for_this_one(

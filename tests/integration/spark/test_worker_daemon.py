@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
-from laminar_dagster.spark.session import WORKER_DAEMON
+from laminar_dagster.spark.session_settings import WORKER_DAEMON
 from laminar_dagster.spark.worker_daemon import LOADED
 
 if TYPE_CHECKING:

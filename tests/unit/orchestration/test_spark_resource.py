@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -26,25 +27,33 @@ WRITTEN = {
 def test_dagster_gets_to_know_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[dict[str, str]] = []
 
-    def remember(settings: dict[str, str]) -> str:
+    def remember(settings: dict[str, str], **others: object) -> SimpleNamespace:
         opened.append(dict(settings))
-        return "a session"
+        assert others == {"written": WRITTEN, "withheld": {"REMOTE"}}
+        return SimpleNamespace(sparkContext="a context")
 
     monkeypatch.setattr("laminar_dagster.spark.session.open_session", remember)
-    resource = spark_resource(SETTINGS, WRITTEN)
+    resource = spark_resource(SETTINGS, WRITTEN, {"REMOTE"})
     assert resource.spark_config == {
         "spark.sql.shuffle.partitions": "2",
         "spark.hadoop.fs.s3a.secret.key": "***",
         "spark.remote": "***",
     }
     assert opened == [], "nothing starts before it is needed"
-    assert resource.spark_session == "a session"
-    assert opened == [SETTINGS]
+    assert resource.spark_session.sparkContext == "a context"
+    # dagster-pyspark's own way to the context would start Spark with what Dagster is shown.
+    assert resource.spark_context == "a context"
+    assert opened == [SETTINGS, SETTINGS]
 
 
 def test_a_run_configured_otherwise_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[dict[str, str]] = []
-    monkeypatch.setattr("laminar_dagster.spark.session.open_session", opened.append)
+
+    def remember(settings: dict[str, str], **_others: object) -> str:
+        opened.append(settings)
+        return "a session"
+
+    monkeypatch.setattr("laminar_dagster.spark.session.open_session", remember)
 
     @dg.op(required_resource_keys={"spark"})
     def ask(context) -> None:  # type: ignore[no-untyped-def]
