@@ -15,7 +15,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from laminar_dagster.core.errors import AuthFailed, InvalidConfig, RegistryUnavailable
+from laminar_dagster.clients.transience import PASSING_STATUS, is_passing, shown
+from laminar_dagster.core.errors import (
+    AuthFailed,
+    InvalidConfig,
+    RegistryUnavailable,
+    ServiceFailed,
+)
 
 if TYPE_CHECKING:
     import urllib3
@@ -25,7 +31,6 @@ _VERSION_NOT_FOUND: Final = 40402
 _SCHEMA_NOT_FOUND: Final = 40403
 _NOT_FOUND: Final = frozenset({_SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND})
 _LARGEST_ID: Final = 2**31 - 1
-_BUSY: Final = 429
 _MAX_REFERENCES: Final = 256
 _INCOMPATIBLE: Final = 409
 _INVALID: Final = 422
@@ -236,7 +241,7 @@ class SchemaRegistry:
                 raise UnknownSchema(if_missing)
             if schema and status in (_INCOMPATIBLE, _INVALID):
                 raise RefusedSchema(_message(body) or reason)
-            if 0 < status < 500 and status != _BUSY:
+            if status and status not in PASSING_STATUS:
                 problem = f"it answered {status} to {path}; is this a schema registry's address?"
                 raise InvalidConfig(f"schema registry {self.url}", problem)
             # Spread, so that not all executors come back at the same moment.
@@ -271,8 +276,12 @@ class SchemaRegistry:
                 timeout=urllib3.Timeout(timeout),
             )
         except urllib3.exceptions.SSLError as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                raise AuthFailed(f"schema registry {self.url}", f"TLS: {error}") from None
             raise RegistryUnavailable(self.url, f"TLS: {error}") from None
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+        except Exception as error:
+            if not _is_passing(error):
+                raise ServiceFailed(f"schema registry {self.url}", shown(error)) from None
             return 0, b"", _plain(error)
         return answer.status, answer.data, f"it answered {answer.status}"
 
@@ -323,6 +332,22 @@ def _message(body: bytes) -> str:
     except ValueError:
         return ""
     return str(answer.get("message") or "")[:500] if isinstance(answer, dict) else ""
+
+
+def _is_passing(error: Exception) -> bool:
+    import urllib3.exceptions as of_client
+
+    if isinstance(error, OSError):
+        return is_passing(error)
+    return isinstance(
+        error,
+        of_client.TimeoutError
+        | of_client.NewConnectionError
+        | of_client.NameResolutionError
+        | of_client.ProtocolError
+        | of_client.DecodeError
+        | of_client.ProxyError,
+    )
 
 
 def _plain(error: Exception) -> str:

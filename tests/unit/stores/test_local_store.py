@@ -22,6 +22,7 @@ from typing import NoReturn
 import pytest
 
 from laminar_dagster.core.errors import (
+    AuthFailed,
     ConditionsIgnored,
     InvalidName,
     ObjectExists,
@@ -468,7 +469,7 @@ def test_a_read_only_root_can_be_read_and_not_written(powerless: Path) -> None:
 
 def test_a_root_that_cannot_be_made_is_reported(powerless: Path) -> None:
     powerless.chmod(0o555)
-    with pytest.raises(StoreUnavailable, match="cannot be made: Permission denied"):
+    with pytest.raises(AuthFailed, match="cannot be made: Permission denied"):
         LocalStore(powerless / "root")
     powerless.chmod(0o755)
 
@@ -477,7 +478,7 @@ def test_an_object_that_may_not_be_read_is_reported(powerless: Path) -> None:
     store = LocalStore(powerless / "root")
     store.put("a", b"1")
     (powerless / "root" / "a").chmod(0)
-    with pytest.raises(StoreUnavailable, match="Permission denied"):
+    with pytest.raises(AuthFailed, match="Permission denied"):
         store.read("a")
 
 
