@@ -49,7 +49,8 @@ class LocalStore:
 
     ``create`` is a hard link, ``replace`` a rename under a lock; both are durable on return. The
     version of an object is the SHA-256 of its content. No symbolic link below the root is
-    followed. An ``OSError`` of the caller's own file in ``put_file`` and ``download`` is passed
+    followed. A root that is made here is readable by its own account only; see ``durable_files``.
+    An ``OSError`` of the caller's own file in ``put_file`` and ``download`` is passed
     on as it is.
     """
 
@@ -80,6 +81,17 @@ class LocalStore:
     def __repr__(self) -> str:
         """The store's address."""
         return f"LocalStore({self.url!r})"
+
+    def exposure(self) -> str:
+        """Who else can read it, and what to do about that; empty where nobody can."""
+        mode = stat.S_IMODE(os.stat(self._root).st_mode)
+        if not mode & 0o077:
+            return ""
+        who = "every account" if mode & 0o007 else "its group"
+        return (
+            f"{who} of this machine can get into its folder (mode {mode:04o}), and dead letters are"
+            f" raw records; chmod -R go= {self._root}"
+        )
 
     def probe(self) -> None:
         """See ``ObjectStore.probe``."""

@@ -160,6 +160,18 @@ def test_asks_store_sources_and_sinks(project: Project) -> None:
     assert "5 parts, all of them answer." in project.laminar("validate", "--connect").stdout
 
 
+@pytest.mark.usefixtures("without_spark")
+def test_a_store_that_others_can_read_is_told(project: Project) -> None:
+    assert project.laminar("validate", "--connect").stderr == ""
+    (project.root / ".laminar" / "clicks" / "store").chmod(0o755)
+    told = project.laminar("validate", "--connect")
+    assert told.exit_code == 0
+    assert "warning: store file://" in told.stderr
+    assert "every account of this machine can get into its folder (mode 0755)" in told.stderr
+    (checked,) = project.laminar.json("validate", "--connect")["pipelines"]
+    assert "chmod -R go=" in checked["connections"][0]["warning"]
+
+
 def _with(monkeypatch: pytest.MonkeyPatch, adapters: Adapters) -> None:
     def build(*_args: object) -> Adapters:
         return adapters
@@ -237,7 +249,7 @@ def test_metrics_without_their_packages_are_a_mistake(
 
 def test_a_lasting_problem_decides_the_exit_code(project: Project) -> None:
     (project.root / ".laminar").write_text("in the way of the store")
-    assert project.laminar("validate", "--connect").exit_code == 75
+    assert project.laminar("validate", "--connect").exit_code == 2
     errors: list[Any] = [StoreUnavailable("s", "away"), InvalidConfig("x", "y")]
     assert validate._exit_code(errors) == 2
     assert validate._exit_code([SourceUnavailable("s", "r")]) == 75
