@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -64,12 +64,18 @@ class Connectors:
     Attributes:
         traits: Of the connectors of sources that have any. Each is given the options of a source
             and leaves odd values to its adapter, which refuses them.
+        checks: Of the connectors whose options somebody else knows better: each yields an option,
+            what is wrong with it, and what to do. An adapter checks the same; here the option's
+            own place is known.
     """
 
     sources: Mapping[str, Collection[str]]
     sinks: Mapping[str, Collection[str]]
     references: Mapping[str, Collection[str]] = field(default_factory=dict)
     traits: Mapping[str, Callable[[Mapping[str, str]], SourceTraits]] = field(default_factory=dict)
+    checks: Mapping[str, Callable[[Mapping[str, str]], Iterable[tuple[str, str, str]]]] = field(
+        default_factory=dict
+    )
 
     def traits_of(self, connector: str, options: Mapping[str, str]) -> SourceTraits:
         """What a connector makes of a source with these options."""
@@ -120,6 +126,9 @@ def check_options(
         if name != "connector" and not _is_known(name, known):
             hint = nearest(name, known, listed(known, "options"))
             problem = f"connector `{connector}` has no option `{name[:80]}`"
+            report.add(options.places[name], problem, hint)
+    if connector in connectors.checks:
+        for name, problem, hint in connectors.checks[connector](options.values):
             report.add(options.places[name], problem, hint)
     return connector
 

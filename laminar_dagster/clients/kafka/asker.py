@@ -31,6 +31,11 @@ class Asker:
         """A sink."""
         return cls("sink", str(sink_id))
 
+    @property
+    def shown(self) -> str:
+        """For errors of its options."""
+        return f"{self.kind} {self.name}"
+
     def away(self, reason: str) -> SourceUnavailable | SinkUnavailable:
         """The cluster does not answer, or not as it should; it may do so later."""
         if self.kind == "source":

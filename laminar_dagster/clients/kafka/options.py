@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from laminar_dagster.clients.kafka.properties import PASS_THROUGH, problem_with
+
 # Takes a mistake, and what to do about it.
 Refuse = Callable[[str, str], None]
-
-PASS_THROUGH: Final = "kafka."
 
 # A topic's name as Kafka allows it.
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -48,6 +48,8 @@ def pass_through(
         elif name in fixed and text != fixed[name][0]:
             value, why = fixed[name]
             refuse(f"`{PASS_THROUGH}{name}` is always {value}", why)
+        elif (problem := problem_with(name, text)) is not None:
+            refuse(*problem)
         else:
             found[name] = text
     return found

@@ -13,10 +13,10 @@ from typing import Any, Final, NoReturn, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from laminar_dagster.clients.kafka.consumer_settings import consumer_settings
+from laminar_dagster.clients.kafka.properties import refused_settings
 from laminar_dagster.core.errors import (
     CommitOutcomeUnknown,
     ConnectionLost,
-    InvalidConfig,
     TransactionAbortFailed,
     TransactionBeginFailed,
 )
@@ -78,7 +78,7 @@ class TransactionalProducer:
         self._epoch: EpochNumber | None = None
         self._begun = 0.0
         milliseconds = str(round(limits.transaction * 1000))
-        try:
+        with refused_settings(f"sink {sink_id}", settings):
             self._producer = Producer(
                 {
                     # What cannot be delivered while the transaction lasts is of no use later.
@@ -96,9 +96,6 @@ class TransactionalProducer:
                 },
                 logger=log,
             )
-        except KafkaException as error:
-            problem = errors.told(error.args[0], settings)
-            raise InvalidConfig(f"sink {sink_id}", f"librdkafka says: {problem}") from None
 
     def __enter__(self) -> Self:
         """Begin."""
