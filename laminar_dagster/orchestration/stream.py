@@ -22,6 +22,7 @@ from laminar_dagster.config.model import (
     SourceTable,
     View,
 )
+from laminar_dagster.config.pipeline import config_file
 from laminar_dagster.config.variables import shown
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.ids import EpochNumber, SinkId
@@ -174,11 +175,21 @@ class Stream:
 
 
 def require_own_assets(streams: tuple[Stream, ...]) -> None:
-    """Refuse two sinks that would be one asset: of several projects, or named almost alike.
+    """Refuse what would be one thing in Dagster: of several projects, or named almost alike.
 
     Raises:
         InvalidConfig: Names both.
     """
+    pipelines: dict[str, Stream] = {}
+    for stream in streams:
+        name, first_stream = stream.names, pipelines.setdefault(stream.names.group, stream)
+        if first_stream is not stream:
+            others = first_stream.names.pipeline
+            problem = (
+                f"pipelines `{name.pipeline}` and `{others}` are both `{name.group}` to Dagster"
+            )
+            hint = "it knows letters, digits and '_' only: rename one of them"
+            raise InvalidConfig(str(config_file(stream.project, name.pipeline)), problem, hint)
     seen: dict[dg.AssetKey, SinkTable] = {}
     for stream in streams:
         for table in stream.model.sinks:

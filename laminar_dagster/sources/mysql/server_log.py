@@ -59,7 +59,7 @@ class ServerLog:
             SourceUnavailable, AuthFailed: It cannot be had, or is lost.
         """
         try:
-            found = self.server.connect(f"{_APPLICATION} {self.source_id}"[:64])
+            found = self.server.connect(f"{_APPLICATION} {self.source_id}")
         except pymysql.Error as error:
             text = describe_connecting(error, self.server)
             raise self._failure(error, text, is_refusal_to_connect(error)) from None
