@@ -57,6 +57,10 @@ class SourceTraits:
     lacks_retractions: str = ""
 
 
+# Given the options of a source or sink, yields an option, a problem with it, and what to do.
+OptionCheck = Callable[[Mapping[str, str]], Iterable[tuple[str, str, str]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Connectors:
     """The options of each connector by its name. A name that ends in ``*`` stands for many.
@@ -67,15 +71,15 @@ class Connectors:
         checks: Of the connectors whose options somebody else knows better: each yields an option,
             what is wrong with it, and what to do. An adapter checks the same; here the option's
             own place is known.
+        doubts: In the same way, what is allowed and should not be done.
     """
 
     sources: Mapping[str, Collection[str]]
     sinks: Mapping[str, Collection[str]]
     references: Mapping[str, Collection[str]] = field(default_factory=dict)
     traits: Mapping[str, Callable[[Mapping[str, str]], SourceTraits]] = field(default_factory=dict)
-    checks: Mapping[str, Callable[[Mapping[str, str]], Iterable[tuple[str, str, str]]]] = field(
-        default_factory=dict
-    )
+    checks: Mapping[str, OptionCheck] = field(default_factory=dict)
+    doubts: Mapping[str, OptionCheck] = field(default_factory=dict)
 
     def traits_of(self, connector: str, options: Mapping[str, str]) -> SourceTraits:
         """What a connector makes of a source with these options."""
@@ -127,9 +131,10 @@ def check_options(
             hint = nearest(name, known, listed(known, "options"))
             problem = f"connector `{connector}` has no option `{name[:80]}`"
             report.add(options.places[name], problem, hint)
-    if connector in connectors.checks:
-        for name, problem, hint in connectors.checks[connector](options.values):
-            report.add(options.places[name], problem, hint)
+    for checks, note in ((connectors.checks, report.add), (connectors.doubts, report.warn)):
+        if connector in checks:
+            for name, problem, hint in checks[connector](options.values):
+                note(options.places[name], problem, hint)
     return connector
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from laminar_dagster.clients.kafka.options import secrets_in_plain_text
 from laminar_dagster.clients.kafka.properties import property_mistakes
 from laminar_dagster.config.connectors import Connectors
 from laminar_dagster.config.definition import define
@@ -113,6 +114,7 @@ def known_connectors() -> Connectors:
             "postgres-cdc": postgres_cdc_traits,
         },
         checks={"kafka": property_mistakes},
+        doubts={"kafka": secrets_in_plain_text},
     )
 
 

@@ -19,6 +19,7 @@ import urllib3
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
 from confluent_kafka import KafkaError, KafkaException
 from deltalake import write_deltalake
+from urllib3.connection import HTTPConnection
 
 from laminar_dagster.cli.failures import failure_of
 from laminar_dagster.clients.kafka import cluster
@@ -221,7 +222,7 @@ def delta_table(patch: pytest.MonkeyPatch, folder: Path, error: BaseException) -
 
 
 def registry(patch: pytest.MonkeyPatch, folder: Path, error: BaseException) -> object:
-    patch.setattr(urllib3.PoolManager, "request", _raising(error))
+    patch.setattr(HTTPConnection, "connect", _raising(error))
     retry = RetryPolicy(first_pause=0.001, patience=0.002)
     return SchemaRegistry("http://127.0.0.1:1", retry=retry).schema(1)
 

@@ -93,3 +93,33 @@ CREATE SINK kept FROM v WITH (
     assert [line.split(":")[1] for line in found] == ["4", "9"]
     assert "did you mean `kafka.ssl.ca.location`?" in found[0]
     assert 'Invalid value "zipp"' in found[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ("'schema.registry.url' = 'http://registry:8081', {registry}", 3),
+        ("'schema.registry.url' = 'https://registry:8081', {registry}", None),
+        ("'schema.registry.url' = 'http://127.0.0.1:8081', {registry}", None),
+        ("'schema.registry.url' = 'http://[::1]:8081', {registry}", None),
+        ("'schema.registry.url' = 'http://registry:8081'", None),
+        ("'kafka.security.protocol' = 'SASL_PLAINTEXT', 'kafka.sasl.mechanism' = 'PLAIN'", 3),
+        ("'kafka.security.protocol' = 'SASL_SSL', 'kafka.sasl.mechanism' = 'PLAIN'", None),
+        (
+            "'kafka.security.protocol' = 'SASL_PLAINTEXT',"
+            " 'kafka.sasl.mechanism' = 'SCRAM-SHA-256'",
+            None,
+        ),
+    ],
+)
+def test_secrets_in_plain_text_are_told(tmp_path: Path, options: str, line: int | None) -> None:
+    registry = "'schema.registry.username' = 'u', 'schema.registry.password' = '${PASSWORD}'"
+    text = f"""CREATE SOURCE TABLE s (n INT) WITH (
+    connector = 'kafka', topic = 't', 'group.id' = 'g', 'bootstrap.servers' = 'b:9092',
+    {options.format(registry=registry)}
+);
+CREATE VIEW v AS SELECT n FROM s;
+"""
+    found = load(tmp_path, {"a.sql": text}, {"PASSWORD": "s3cret"}, known_connectors()).warnings
+    assert [each.split(":")[1] for each in found] == ([str(line)] if line else [])
+    assert "s3cret" not in str(found)
