@@ -97,8 +97,9 @@ def _check_sources(
         found = amount_waiting(waiting)
         if report is not ANSWERS:
             found += f"; {report.message}"
-        where = places.get(waiting.source_id, "")
-        yield Finding(f"source {waiting.source_id}", found, report.error, where)
+        where, part = places.get(waiting.source_id, ""), f"source {waiting.source_id}"
+        warning = f"{part}: {report.warning}" if report.warning else ""
+        yield Finding(part, found, report.error, where, warning)
 
 
 def _check_references(model: PipelineModel, adapters: Adapters) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 
 from laminar_dagster.cli import validate
 from laminar_dagster.core.errors import InvalidConfig, SourceUnavailable, StoreUnavailable
+from laminar_dagster.core.health import HealthReport
 from laminar_dagster.core.ids import SourceId
+from laminar_dagster.core.offsets import SourcePosition
 from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.runtime import assembly
 from laminar_dagster.runtime.assembly import Adapters
@@ -229,6 +232,20 @@ def test_a_source_is_asked_how_it_does(project: Project, monkeypatch: pytest.Mon
     (checked,) = project.laminar.json("validate", "--connect")["pipelines"]
     found = checked["connections"][1]["found"]
     assert found == "3 records in 1 of 2 partitions; connected to 1 broker(s), lag 3"
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_what_is_doubtful_about_a_source_is_told(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Doubtful(ObservedSource):
+        def health(self, positions: tuple[SourcePosition, ...]) -> HealthReport:
+            return replace(super().health(positions), warning="its log has no checksums")
+
+    _with(monkeypatch, Adapters((Doubtful(MemoryLog([[1]]), SourceId("clicks")),), ()))
+    told = project.laminar("validate", "--connect")
+    assert told.exit_code == 0
+    assert "warning: source clicks: its log has no checksums" in told.stderr
 
 
 def test_metrics_without_their_packages_are_a_mistake(
