@@ -182,14 +182,13 @@ def require_own_assets(streams: tuple[Stream, ...]) -> None:
     """
     pipelines: dict[str, Stream] = {}
     for stream in streams:
-        name, first_stream = stream.names, pipelines.setdefault(stream.names.group, stream)
-        if first_stream is not stream:
-            others = first_stream.names.pipeline
-            problem = (
-                f"pipelines `{name.pipeline}` and `{others}` are both `{name.group}` to Dagster"
-            )
+        own, group = stream.names.pipeline, stream.names.group
+        other = pipelines.setdefault(group, stream)
+        if other is not stream:
+            theirs = other.names.pipeline
+            problem = f"pipelines `{own}` and `{theirs}` are both `{group}` to Dagster"
             hint = "it knows letters, digits and '_' only: rename one of them"
-            raise InvalidConfig(str(config_file(stream.project, name.pipeline)), problem, hint)
+            raise InvalidConfig(str(config_file(stream.project, own)), problem, hint)
     seen: dict[dg.AssetKey, SinkTable] = {}
     for stream in streams:
         for table in stream.model.sinks:

@@ -80,8 +80,9 @@ def is_passing(error: pymysql.Error) -> bool:
     """Whether the same call may succeed later, without anybody changing anything."""
     if code_of(error) in _AWAY:
         cause = getattr(error, "original_exception", None)
-        is_of_system = isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError)
-        return not is_of_system or transience.is_passing(cause)
+        if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError):
+            return transience.is_passing(cause)
+        return True
     return is_lost(error) or code_of(error) in TRANSIENT
 
 
