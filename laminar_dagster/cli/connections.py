@@ -22,6 +22,7 @@ from laminar_dagster.runtime.clock import SystemClock
 from laminar_dagster.runtime.health import ANSWERS, ask_health
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.survey import newest_manifest, survey
+from laminar_dagster.stores.local import LocalStore
 from laminar_dagster.stores.url import open_store
 
 
@@ -31,12 +32,14 @@ class Finding:
 
     Attributes:
         where: The place in a file that describes the part.
+        warning: What is doubtful although it answers.
     """
 
     part: str
     found: str = ""
     error: LaminarError | None = None
     where: str = ""
+    warning: str = ""
 
     @property
     def failure(self) -> Failure | None:
@@ -54,14 +57,18 @@ def check_connections(model: PipelineModel, adapters: Adapters, project: Path) -
     """Try the store, then each source, table and sink. One that fails holds back no other."""
     before: list[tuple[CheckpointManifest | None, EpochPlan | None]] = []
 
+    exposure: list[str] = []
+
     def ask_store() -> str:
         store = open_store(model.config.store, project)
         store.probe()
+        if isinstance(store, LocalStore) and (found := store.exposure()):
+            exposure.append(f"store {store.url}: {found}")
         before.append(_newest(store))
         newest = before[0][0]
         return f"{store.url}, " + (f"at epoch {newest.epoch}" if newest else "no epoch yet")
 
-    yield _ask("store", ask_store)
+    yield replace(_ask("store", ask_store), warning="".join(exposure))
     parent, previous = before[0] if before else (None, None)
     yield from _check_sources(model, adapters, parent, previous)
     yield from _check_references(model, adapters)
@@ -90,8 +97,9 @@ def _check_sources(
         found = amount_waiting(waiting)
         if report is not ANSWERS:
             found += f"; {report.message}"
-        where = places.get(waiting.source_id, "")
-        yield Finding(f"source {waiting.source_id}", found, report.error, where)
+        where, part = places.get(waiting.source_id, ""), f"source {waiting.source_id}"
+        warning = f"{part}: {report.warning}" if report.warning else ""
+        yield Finding(part, found, report.error, where, warning)
 
 
 def _check_references(model: PipelineModel, adapters: Adapters) -> Iterator[Finding]:

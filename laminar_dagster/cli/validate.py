@@ -78,6 +78,9 @@ def command(ctx: click.Context, pipeline: str | None, connect: bool) -> int:
         lambda: _blocks(checked, connect),
     )
     findings = [found for each in checked for found in each.findings]
+    for found in findings:
+        if found.warning:
+            output.warn(found.warning)
     if not output.as_json:
         for found in findings:
             if found.failure:
@@ -129,6 +132,7 @@ def _document(checked: Checked, connect: bool) -> dict[str, Any]:
                 "part": each.part,
                 "found": each.found or None,
                 "where": each.where or None,
+                "warning": each.warning or None,
                 "error": each.failure.as_document() if each.failure else None,
             }
             for each in checked.findings

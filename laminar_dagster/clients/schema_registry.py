@@ -7,26 +7,35 @@ needed, which is why there is no client library: those bring a web framework to 
 from __future__ import annotations
 
 import json
+import math
 import random
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from laminar_dagster.core.errors import AuthFailed, InvalidConfig, RegistryUnavailable
+from laminar_dagster.clients.hanging_up import hung_up_after
+from laminar_dagster.clients.transience import PASSING_STATUS, is_passing, shown
+from laminar_dagster.core.errors import (
+    AuthFailed,
+    InvalidConfig,
+    RegistryUnavailable,
+    ServiceFailed,
+)
 
 if TYPE_CHECKING:
-    import urllib3
+    import urllib3.connection
 
 _SUBJECT_NOT_FOUND: Final = 40401
 _VERSION_NOT_FOUND: Final = 40402
 _SCHEMA_NOT_FOUND: Final = 40403
 _NOT_FOUND: Final = frozenset({_SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND})
 _LARGEST_ID: Final = 2**31 - 1
-_BUSY: Final = 429
 _MAX_REFERENCES: Final = 256
+# A registry keeps schemas in messages of Kafka, which are smaller by far.
+_LARGEST_ANSWER: Final = 8 * 2**20
 _INCOMPATIBLE: Final = 409
 _INVALID: Final = 422
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
@@ -71,10 +80,16 @@ class RegisteredSchema:
     def in_order(self) -> list[Reference]:
         """All that it needs, each after what that one needs itself, and each once."""
         found: dict[str, Reference] = {}
-        for each in self.references:
-            for needed in (*each.schema.in_order(), each):
-                found.setdefault(needed.name, needed)
+        _collect(self, found)
         return list(found.values())
+
+
+def _collect(schema: RegisteredSchema, found: dict[str, Reference]) -> None:
+    for each in schema.references:
+        # Once is enough: where schemas share what they need, each level doubles the ways down.
+        if each.name not in found:
+            _collect(each.schema, found)
+            found.setdefault(each.name, each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +99,15 @@ class RetryPolicy:
     Attributes:
         first_pause: Before the second try, in seconds; the pause doubles, up to ``longest_pause``.
         patience: After so many seconds in all, no further try is made.
-        timeout: How long one try may take.
+        timeout: How long one try may take, from the first byte to the last.
+        whole: How long a schema may take with all that it needs.
     """
 
     first_pause: float = 0.1
     longest_pause: float = 3.0
     patience: float = 10.0
     timeout: float = 5.0
+    whole: float = 60.0
 
 
 @dataclass
@@ -108,8 +125,6 @@ class SchemaRegistry:
     ca_file: str = ""
     retry: RetryPolicy = field(default=RetryPolicy(), repr=False)
     _schemas: dict[int, RegisteredSchema] = field(init=False, repr=False, compare=False)
-    _pool: urllib3.PoolManager | None = field(init=False, repr=False, compare=False)
-    _lock: threading.Lock = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Take the credentials out of the address."""
@@ -137,7 +152,7 @@ class SchemaRegistry:
             if not 0 <= schema_id <= _LARGEST_ID:
                 raise UnknownSchema(reason)
             answer = self._ask(f"/schemas/ids/{schema_id}", reason, "schema")
-            known = self._resolved({**answer, "id": schema_id}, ())
+            known = self._resolving().resolved({**answer, "id": schema_id}, ())
             self._schemas[schema_id] = known
         return known
 
@@ -149,7 +164,8 @@ class SchemaRegistry:
             RegistryUnavailable: The registry was away all the time.
             AuthFailed: It refuses the credentials.
         """
-        return self._resolved(self._version(subject, "latest"), ())
+        resolving = self._resolving()
+        return resolving.resolved(resolving.version(subject, "latest"), ())
 
     def register(self, subject: str, kind: str, text: str) -> int:
         """Give a subject a schema, and get its id. One that it has already keeps its id.
@@ -193,28 +209,26 @@ class SchemaRegistry:
         if answer["is_compatible"] is not True:
             raise RefusedSchema(f"subject {subject}: it is not compatible with the latest one")
 
-    def _version(self, subject: str, version: str) -> dict[str, Any]:
-        path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
-        missing = f"subject {subject}, version {version}, is not in the registry"
-        return self._ask(path, missing, "schema")
+    def _resolving(self) -> _Resolving:
+        until = time.monotonic() + self.retry.whole
 
-    def _resolved(
-        self, answer: Mapping[str, Any], above: tuple[tuple[str, str], ...]
-    ) -> RegisteredSchema:
-        references = []
-        for each in answer.get("references") or ():
-            key = (str(each["subject"]), str(each["version"]))
-            if key in above or len(above) > _MAX_REFERENCES:
-                raise UnknownSchema(f"subject {key[0]} refers to itself")
-            found = self._resolved(self._version(*key), (*above, key))
-            references.append(Reference(str(each["name"]), found))
-        kind = str(answer.get("schemaType") or "AVRO")
-        return RegisteredSchema(
-            kind, str(answer["schema"]), tuple(references), int(answer.get("id") or 0)
-        )
+        def ask(subject: str, version: str) -> dict[str, Any]:
+            path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
+            missing = f"subject {subject}, version {version}, is not in the registry"
+            if time.monotonic() >= until:
+                reason = f"a schema and all that it needs took longer than {self.retry.whole:g} s"
+                raise RegistryUnavailable(self.url, reason)
+            return self._ask(path, missing, "schema", until=until)
+
+        return _Resolving(self.url, ask)
 
     def _ask(
-        self, path: str, if_missing: str, member: str, schema: tuple[str, str] | None = None
+        self,
+        path: str,
+        if_missing: str,
+        member: str,
+        schema: tuple[str, str] | None = None,
+        until: float = math.inf,
     ) -> dict[str, Any]:
         """Ask until there is an answer that has a member.
 
@@ -223,8 +237,9 @@ class SchemaRegistry:
             if_missing: Told when there is no such thing.
             member: What the answer must hold.
             schema: The kind and the text of a schema to send; None asks without one.
+            until: When to give up in any case.
         """
-        deadline = time.monotonic() + self.retry.patience
+        deadline = min(until, time.monotonic() + self.retry.patience)
         pause = self.retry.first_pause
         while True:
             status, body, reason = self._try(path, schema, deadline)
@@ -236,7 +251,7 @@ class SchemaRegistry:
                 raise UnknownSchema(if_missing)
             if schema and status in (_INCOMPATIBLE, _INVALID):
                 raise RefusedSchema(_message(body) or reason)
-            if 0 < status < 500 and status != _BUSY:
+            if status and status not in PASSING_STATUS:
                 problem = f"it answered {status} to {path}; is this a schema registry's address?"
                 raise InvalidConfig(f"schema registry {self.url}", problem)
             # Spread, so that not all executors come back at the same moment.
@@ -250,6 +265,8 @@ class SchemaRegistry:
         self, path: str, schema: tuple[str, str] | None, deadline: float
     ) -> tuple[int, bytes, str]:
         """The status, which is 0 without an answer, the body, and what went wrong."""
+        import ssl
+
         import urllib3
 
         headers = {"Accept": _ACCEPT}
@@ -260,52 +277,135 @@ class SchemaRegistry:
             headers["Content-Type"] = _CONTENT
             body = json.dumps({"schemaType": schema[0], "schema": schema[1]}).encode()
         timeout = max(0.1, min(self.retry.timeout, deadline - time.monotonic()))
+        begun = time.monotonic()
         try:
-            answer = self._connections().request(
-                "POST" if schema else "GET",
-                f"{self.url}{path}",
-                headers=headers,
-                body=body,
-                retries=False,
-                redirect=False,
-                timeout=urllib3.Timeout(timeout),
+            status, answer = self._exchange(
+                "POST" if schema else "GET", path, headers, body, timeout
             )
-        except urllib3.exceptions.SSLError as error:
-            raise RegistryUnavailable(self.url, f"TLS: {error}") from None
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+        except ssl.SSLCertVerificationError as error:
+            raise AuthFailed(f"schema registry {self.url}", f"TLS: {error}") from None
+        except Exception as error:
+            if time.monotonic() - begun >= timeout:
+                return 0, b"", f"timed out: no whole answer within {timeout:.3g} s"
+            if isinstance(error, ssl.SSLError):
+                raise RegistryUnavailable(self.url, f"TLS: {error}") from None
+            if not _is_passing(error):
+                raise ServiceFailed(f"schema registry {self.url}", shown(error)) from None
             return 0, b"", _plain(error)
-        return answer.status, answer.data, f"it answered {answer.status}"
+        if len(answer) > _LARGEST_ANSWER:
+            problem = f"its answer to {path} is larger than {_LARGEST_ANSWER >> 20} MiB"
+            raise InvalidConfig(f"schema registry {self.url}", problem)
+        return status, answer, f"it answered {status}"
+
+    def _exchange(
+        self, method: str, path: str, headers: dict[str, str], body: bytes | None, timeout: float
+    ) -> tuple[int, bytes]:
+        """The status and the body, of which no more is read than may be and one byte."""
+        begun = time.monotonic()
+        with closing(self._connection(timeout)) as connection:
+            connection.connect()
+            # One that has closed at once has no socket any more.
+            line = connection.sock.fileno() if connection.sock else -1
+            left = max(0.0, timeout - (time.monotonic() - begun))
+            with hung_up_after(line, left) as over:
+                prefix = urlsplit(self.url).path
+                connection.request(
+                    method,
+                    f"{prefix}{path}",
+                    body,
+                    headers,
+                    preload_content=False,
+                    decode_content=False,
+                )
+                answer = connection.getresponse()
+                data = answer.read(_LARGEST_ANSWER + 1)
+            if over.is_set():
+                raise TimeoutError
+            if len(data) <= _LARGEST_ANSWER and answer.length_remaining:
+                raise ConnectionResetError(f"it hung up after {len(data)} bytes of its answer")
+            return answer.status, data
+
+    def _connection(self, timeout: float) -> urllib3.connection.HTTPConnection:
+        """One for each request: there are few, and a pool has no deadline."""
+        from urllib3.connection import HTTPConnection, HTTPSConnection
+
+        parts = urlsplit(self.url)
+        host = parts.hostname or ""
+        if parts.scheme == "http":
+            return HTTPConnection(host, parts.port or 80, timeout=timeout)
+        return HTTPSConnection(
+            host,
+            parts.port or 443,
+            timeout=timeout,
+            cert_reqs="CERT_REQUIRED",
+            ca_certs=self.ca_file or None,
+        )
 
     def _answer(self, body: bytes, member: str) -> dict[str, Any]:
         try:
             answer = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict) or answer.get(member) is None:
             raise InvalidConfig(f"schema registry {self.url}", f"its answer holds no {member}")
         return answer
 
-    def _connections(self) -> urllib3.PoolManager:
-        import urllib3
-
-        with self._lock:
-            if self._pool is None:
-                self._pool = urllib3.PoolManager(
-                    maxsize=2, cert_reqs="CERT_REQUIRED", ca_certs=self.ca_file or None
-                )
-            return self._pool
-
     def _forget(self) -> None:
-        self._schemas, self._pool, self._lock = {}, None, threading.Lock()
+        self._schemas = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the connections and what they brought."""
+        """Without what it knows."""
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Begin anew."""
         self.__dict__.update(state)
         self._forget()
+
+
+class _Resolving:
+    """Finds what one schema needs, each once."""
+
+    def __init__(self, url: str, version: Callable[[str, str], dict[str, Any]]) -> None:
+        self._url = url
+        self.version = version
+        self._found: dict[tuple[str, str], RegisteredSchema] = {}
+
+    def resolved(
+        self, answer: Mapping[str, Any], above: tuple[tuple[str, str], ...]
+    ) -> RegisteredSchema:
+        """A schema with all that it needs.
+
+        Args:
+            answer: What the registry says of it.
+            above: What needs it, from the outermost on.
+
+        Raises:
+            UnknownSchema: It needs itself, or too much.
+        """
+        references = []
+        for name, subject, version in self._references(answer):
+            key = (subject, version)
+            if key in above:
+                raise UnknownSchema(f"subject {key[0]} refers to itself")
+            if key not in self._found:
+                if len(self._found) + len(above) >= _MAX_REFERENCES:
+                    raise UnknownSchema(f"it needs more than {_MAX_REFERENCES} other schemas")
+                self._found[key] = self.resolved(self.version(*key), (*above, key))
+            references.append(Reference(name, self._found[key]))
+        kind = str(answer.get("schemaType") or "AVRO")
+        return RegisteredSchema(
+            kind, str(answer["schema"]), tuple(references), int(answer.get("id") or 0)
+        )
+
+    def _references(self, answer: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+        """What it needs: the name by which it does, and the subject and version."""
+        try:
+            for each in answer.get("references") or ():
+                yield str(each["name"]), str(each["subject"]), str(each["version"])
+        except (KeyError, TypeError):
+            problem = "its answer holds references that are none"
+            raise InvalidConfig(f"schema registry {self._url}", problem) from None
 
 
 def _error_code(body: bytes) -> int:
@@ -323,6 +423,22 @@ def _message(body: bytes) -> str:
     except ValueError:
         return ""
     return str(answer.get("message") or "")[:500] if isinstance(answer, dict) else ""
+
+
+def _is_passing(error: Exception) -> bool:
+    import urllib3.exceptions as of_client
+
+    if isinstance(error, OSError):
+        return is_passing(error)
+    return isinstance(
+        error,
+        of_client.TimeoutError
+        | of_client.NewConnectionError
+        | of_client.NameResolutionError
+        | of_client.ProtocolError
+        | of_client.DecodeError
+        | of_client.ProxyError,
+    )
 
 
 def _plain(error: Exception) -> str:

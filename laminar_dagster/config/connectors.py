@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -57,6 +57,10 @@ class SourceTraits:
     lacks_retractions: str = ""
 
 
+# Given the options of a source or sink, yields an option, a problem with it, and what to do.
+OptionCheck = Callable[[Mapping[str, str]], Iterable[tuple[str, str, str]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Connectors:
     """The options of each connector by its name. A name that ends in ``*`` stands for many.
@@ -64,12 +68,18 @@ class Connectors:
     Attributes:
         traits: Of the connectors of sources that have any. Each is given the options of a source
             and leaves odd values to its adapter, which refuses them.
+        checks: Of the connectors whose options somebody else knows better: each yields an option,
+            what is wrong with it, and what to do. An adapter checks the same; here the option's
+            own place is known.
+        doubts: In the same way, what is allowed and should not be done.
     """
 
     sources: Mapping[str, Collection[str]]
     sinks: Mapping[str, Collection[str]]
     references: Mapping[str, Collection[str]] = field(default_factory=dict)
     traits: Mapping[str, Callable[[Mapping[str, str]], SourceTraits]] = field(default_factory=dict)
+    checks: Mapping[str, OptionCheck] = field(default_factory=dict)
+    doubts: Mapping[str, OptionCheck] = field(default_factory=dict)
 
     def traits_of(self, connector: str, options: Mapping[str, str]) -> SourceTraits:
         """What a connector makes of a source with these options."""
@@ -121,6 +131,10 @@ def check_options(
             hint = nearest(name, known, listed(known, "options"))
             problem = f"connector `{connector}` has no option `{name[:80]}`"
             report.add(options.places[name], problem, hint)
+    for checks, note in ((connectors.checks, report.add), (connectors.doubts, report.warn)):
+        if connector in checks:
+            for name, problem, hint in checks[connector](options.values):
+                note(options.places[name], problem, hint)
     return connector
 
 

@@ -32,6 +32,7 @@ class HealthReport:
         message: In a line, for people.
         details: What else is good to know, by name; no secret among it.
         error: Why it could not be asked.
+        warning: What is doubtful although it is healthy, and what to do.
     """
 
     healthy: bool
@@ -39,6 +40,7 @@ class HealthReport:
     details: Mapping[str, str] = field(default_factory=dict)
     partitions: tuple[PartitionHealth, ...] = ()
     error: LaminarError | None = None
+    warning: str = ""
 
     @classmethod
     def unreachable(

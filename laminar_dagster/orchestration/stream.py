@@ -22,6 +22,7 @@ from laminar_dagster.config.model import (
     SourceTable,
     View,
 )
+from laminar_dagster.config.pipeline import config_file
 from laminar_dagster.config.variables import shown
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.ids import EpochNumber, SinkId
@@ -174,11 +175,20 @@ class Stream:
 
 
 def require_own_assets(streams: tuple[Stream, ...]) -> None:
-    """Refuse two sinks that would be one asset: of several projects, or named almost alike.
+    """Refuse what would be one thing in Dagster: of several projects, or named almost alike.
 
     Raises:
         InvalidConfig: Names both.
     """
+    pipelines: dict[str, Stream] = {}
+    for stream in streams:
+        own, group = stream.names.pipeline, stream.names.group
+        other = pipelines.setdefault(group, stream)
+        if other is not stream:
+            theirs = other.names.pipeline
+            problem = f"pipelines `{own}` and `{theirs}` are both `{group}` to Dagster"
+            hint = "it knows letters, digits and '_' only: rename one of them"
+            raise InvalidConfig(str(config_file(stream.project, own)), problem, hint)
     seen: dict[dg.AssetKey, SinkTable] = {}
     for stream in streams:
         for table in stream.model.sinks:

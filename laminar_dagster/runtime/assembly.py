@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from laminar_dagster.clients.kafka.options import secrets_in_plain_text
+from laminar_dagster.clients.kafka.properties import property_mistakes
 from laminar_dagster.config.connectors import Connectors
 from laminar_dagster.config.definition import define
 from laminar_dagster.config.mistakes import Report
@@ -111,6 +113,8 @@ def known_connectors() -> Connectors:
             "mysql-cdc": mysql_cdc_traits,
             "postgres-cdc": postgres_cdc_traits,
         },
+        checks={"kafka": property_mistakes},
+        doubts={"kafka": secrets_in_plain_text},
     )
 
 

@@ -4,6 +4,10 @@ A file is written and synced in ``.tmp`` first, and then linked to its name in o
 temporary name goes only after the folders above the real name are synced. So a file with more than
 one link is one whose writer did not get that far, and whoever finds such a file syncs its folders
 before relying on it. Otherwise a reader could act on a name that a power cut takes away again.
+
+A root that is made here is its own account's alone: dead letters are raw records, and state holds
+keys. One that was there keeps its mode, and what is made below it takes the same: whoever wants to
+share a store with a group makes its folder first. Never is anything wider than the umask allows.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -28,6 +33,9 @@ _NO_HARD_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 # Each further try needs one more racing delete of the same folder.
 _FOLDER_TRIES: Final = 100
 _LOCK_PAUSE: Final = 0.01
+
+_PRIVATE: Final = 0o700
+_READ_AND_WRITE: Final = 0o666
 
 
 @dataclass(slots=True)
@@ -51,6 +59,7 @@ class DurableFiles:
         self._url = url
         self._lock_timeout = lock_timeout
         self._temporary = root / TEMPORARY
+        self._mode = _PRIVATE
 
     def establish(self) -> None:
         """Make the root, durably, and its folder for temporary files where that is allowed.
@@ -59,19 +68,26 @@ class DurableFiles:
         to the mount point would begin a second, empty store.
         """
         if self._temporary.is_dir():
+            self._mode = self._mode_of_root()
             return
-        self.root.mkdir(parents=True, exist_ok=True)
+        # Folders above may hold more than this store.
+        self.root.mkdir(_PRIVATE, parents=True, exist_ok=True)
+        self._mode = self._mode_of_root()
         # Also when the root was there: its maker may have been killed before it came to this, and
         # did not, then, get as far as the folder for temporary files.
         for folder in self.root.parents:
             with contextlib.suppress(PermissionError):
                 sync_folder(folder)
         try:
-            self._temporary.mkdir(exist_ok=True)
+            self._temporary.mkdir(self._mode, exist_ok=True)
         except OSError as error:
             # A store that may only be read is a store all the same.
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
+
+    def _mode_of_root(self) -> int:
+        # What its own account may not write to today, it may write to when that is mended.
+        return _PRIVATE | os.stat(self.root).st_mode & 0o777
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -80,7 +96,7 @@ class DurableFiles:
         """A temporary file, filled and synced; removed at the end."""
         temporary = Temporary(self._temporary / uuid.uuid4().hex)
         try:
-            with open(temporary.path, "xb") as file:
+            with open(temporary.path, "xb", opener=self._open_new) as file:
                 fill(file)
                 file.flush()
                 os.fsync(file.fileno())
@@ -171,7 +187,7 @@ class DurableFiles:
         parts = folder.relative_to(self.root).parts
         for depth in range(len(parts)):
             try:
-                os.mkdir(self.root.joinpath(*parts[: depth + 1]))
+                os.mkdir(self.root.joinpath(*parts[: depth + 1]), self._mode)
             except FileExistsError:
                 continue
             except FileNotFoundError:
@@ -191,8 +207,10 @@ class DurableFiles:
         deadline = time.monotonic() + self._lock_timeout
         while True:
             os.stat(self._temporary)
-            lock = os.open(self.root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            lock = os.open(self.root / LOCK, flags, self._lock_mode)
             try:
+                self._keep_out_readers(lock)
                 self._acquire(lock, deadline)
                 # Somebody may have tidied the file away: then others lock another one.
                 if _is_same_file(lock, self.root / LOCK):
@@ -203,6 +221,17 @@ class DurableFiles:
                 fcntl.flock(lock, fcntl.LOCK_UN)
                 os.close(lock)
 
+    @property
+    def _lock_mode(self) -> int:
+        """Who may open a file may hold its lock: only who may write to the store."""
+        return 0o600 | sum(bits for bits in (0o060, 0o006) if self._mode & bits & 0o222)
+
+    def _keep_out_readers(self, lock: int) -> None:
+        """A lock of an older version could be opened, and held, by whoever may read."""
+        status = os.fstat(lock)
+        if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & ~self._lock_mode:
+            os.fchmod(lock, stat.S_IMODE(status.st_mode) & self._lock_mode)
+
     def _acquire(self, lock: int, deadline: float) -> None:
         while True:
             try:
@@ -212,6 +241,9 @@ class DurableFiles:
                     reason = f"another process has held {LOCK} for {self._lock_timeout:g} s"
                     raise StoreUnavailable(self._url, reason) from error
                 time.sleep(_LOCK_PAUSE)
+
+    def _open_new(self, path: str, flags: int) -> int:
+        return os.open(path, flags, self._mode & _READ_AND_WRITE)
 
     # --- removing ---------------------------------------------------------------------------------
 

@@ -15,11 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from laminar_dagster.clients.transience import is_forbidden, is_passing
 from laminar_dagster.core.errors import (
+    AuthFailed,
+    InvalidConfig,
     InvalidName,
     LaminarError,
     MalformedDocument,
     ObjectMissing,
+    ServiceFailed,
     StoreUnavailable,
     WriteOutcomeUnknown,
 )
@@ -45,7 +49,8 @@ class LocalStore:
 
     ``create`` is a hard link, ``replace`` a rename under a lock; both are durable on return. The
     version of an object is the SHA-256 of its content. No symbolic link below the root is
-    followed. An ``OSError`` of the caller's own file in ``put_file`` and ``download`` is passed
+    followed. A root that is made here is readable by its own account only; see ``durable_files``.
+    An ``OSError`` of the caller's own file in ``put_file`` and ``download`` is passed
     on as it is.
     """
 
@@ -57,7 +62,8 @@ class LocalStore:
             lock_timeout: Seconds after which ``replace`` and ``delete`` give up waiting.
 
         Raises:
-            StoreUnavailable: The root cannot be made.
+            InvalidConfig: The root is no folder.
+            StoreUnavailable, AuthFailed, ServiceFailed: It cannot be made.
         """
         self._root = Path(os.path.abspath(root))
         self._files = DurableFiles(self._root, self.url, lock_timeout)
@@ -65,8 +71,7 @@ class LocalStore:
         try:
             self._files.establish()
         except OSError as error:
-            reason = f"its folder cannot be made: {error.strerror}"
-            raise StoreUnavailable(self.url, reason) from error
+            raise self._named(error, "its folder cannot be made: ") from error
 
     @property
     def url(self) -> str:
@@ -76,6 +81,17 @@ class LocalStore:
     def __repr__(self) -> str:
         """The store's address."""
         return f"LocalStore({self.url!r})"
+
+    def exposure(self) -> str:
+        """Who else can read it, and what to do about that; empty where nobody can."""
+        mode = stat.S_IMODE(os.stat(self._root).st_mode)
+        if not mode & 0o077:
+            return ""
+        who = "every account" if mode & 0o007 else "its group"
+        return (
+            f"{who} of this machine can get into its folder (mode {mode:04o}), and dead letters are"
+            f" raw records; chmod -R go= {self._root}"
+        )
 
     def probe(self) -> None:
         """See ``ObjectStore.probe``."""
@@ -231,9 +247,10 @@ class LocalStore:
                         names.append(entry.name)
         except (FileNotFoundError, NotADirectoryError):
             with self._reported():
-                os.stat(self._root)
+                # Not of a file that stands in its place: that would be an empty store.
+                os.stat(os.path.join(self._root, "."))
         except OSError as error:
-            raise self._unavailable(error) from error
+            raise self._named(error) from error
         return sorted(names)
 
     def _info(self, key: str) -> ObjectInfo:
@@ -289,12 +306,29 @@ class LocalStore:
             absent = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
             if missing is not None and absent and os.path.isdir(self._root):
                 raise ObjectMissing(missing) from error
-            raise self._unavailable(error) from error
+            raise self._named(error) from error
 
-    def _unavailable(self, error: OSError) -> StoreUnavailable:
-        if not os.path.isdir(self._root):
+    def _named(self, error: OSError, doing: str = "") -> LaminarError:
+        """The port's error for one of the system; what is not known to pass is final."""
+        if (blocking := _file_above(self._root)) is not None:
+            problem = f"{blocking} is a file, not a folder"
+            return InvalidConfig(f"store {self.url}", problem, "name a folder, or a new one")
+        reason = doing + (error.strerror or str(error))
+        if is_forbidden(error):
+            return AuthFailed(self.url, reason)
+        if not doing and not os.path.isdir(self._root):
             return StoreUnavailable(self.url, "its folder is gone; is the disk mounted?")
-        return StoreUnavailable(self.url, error.strerror or str(error))
+        if is_passing(error):
+            return StoreUnavailable(self.url, reason)
+        return ServiceFailed(f"object store {self.url}", reason)
+
+
+def _file_above(folder: Path) -> Path | None:
+    """What is no folder and stands where one would have to be; None if nothing does."""
+    for path in (folder, *folder.parents):
+        if path.exists():
+            return None if path.is_dir() else path
+    return None
 
 
 def _already_gone() -> contextlib.AbstractContextManager[None]:

@@ -62,9 +62,14 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """The request was sent and its reply does not tell. It may even be carried out later."""
+    """The request was sent and its reply does not tell. It may even be carried out later.
+
+    Attributes:
+        lasting: What to raise in the end, where the reply is one that no further try will better.
+    """
 
     reason: str
+    lasting: LaminarError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,8 @@ def settle(
     # Reason to think that a request of this call took effect or may do so. It is never cleared: a
     # request in flight can land after the object was seen to be absent.
     doubt = ""
+    lasting: LaminarError | None = None
+    may_pass = False
     failure = StoreUnavailable(store, f"writes of {key} keep conflicting")
     for pause in backoff.pauses():
         try:
@@ -142,7 +149,8 @@ def settle(
                 failure = away
             case Conflict() | Unanswered():
                 if isinstance(reply, Unanswered):
-                    doubt = reply.reason
+                    doubt, lasting = reply.reason, reply.lasting
+                    may_pass = may_pass or lasting is None
                 try:
                     found = read()
                 except LaminarError as error:
@@ -161,6 +169,8 @@ def settle(
                 assert_never(unknown)
         if pause is not None:
             sleep(pause)
+    if lasting and not may_pass:
+        raise lasting
     if doubt:
         raise WriteOutcomeUnknown(key, doubt)
     raise failure

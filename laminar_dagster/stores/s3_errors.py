@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,25 +11,34 @@ from boto3.exceptions import Boto3Error
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectionClosedError,
     ConnectTimeoutError,
     CredentialRetrievalError,
     EndpointConnectionError,
+    HTTPClientError,
+    IncompleteReadError,
     InvalidRegionError,
     NoCredentialsError,
     NoRegionError,
     ParamValidationError,
     PartialCredentialsError,
     ProfileNotFound,
+    ProxyConnectionError,
+    ReadTimeoutError,
+    ResponseStreamingError,
+    SSLError,
     TokenRetrievalError,
 )
 from botocore.parsers import ResponseParserError
 
+from laminar_dagster.clients.transience import PASSING_STATUS, is_passing
 from laminar_dagster.core.errors import (
     AuthFailed,
     ConditionsIgnored,
     InvalidConfig,
     LaminarError,
     ObjectMissing,
+    ServiceFailed,
     StoreUnavailable,
 )
 from laminar_dagster.stores.read_back import Conflict, NotSent, Reply, Unanswered
@@ -58,6 +68,36 @@ _CREDENTIALS_REFUSED: Final = frozenset(
         "TokenRefreshRequired",
     }
 )
+# Answers that say so by their code alone, whatever their status.
+_PASSING_CODES: Final = frozenset(
+    {
+        "BandwidthLimitExceeded",
+        "InternalError",
+        # Of an upload that the client's own retry has finished.
+        "NoSuchUpload",
+        "OperationAborted",
+        "RequestThrottled",
+        "RequestTimeout",
+        "ServiceUnavailable",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    }
+)
+# The connection, and answers that were cut short on it.
+_PASSING: Final = (
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    HTTPClientError,
+    IncompleteReadError,
+    ProxyConnectionError,
+    ReadTimeoutError,
+    ResponseParserError,
+    ResponseStreamingError,
+)
+_BAD_CERTIFICATE: Final = "CERTIFICATE_VERIFY_FAILED"
 _NO_CONNECTION: Final = (ConnectTimeoutError, EndpointConnectionError)
 
 
@@ -98,7 +138,11 @@ def translate(error: Exception, *, store: str, bucket: str, key: str | None = No
         return AuthFailed(store, reason)
     if status in (301, 307):
         return InvalidConfig(store, reason, "set the bucket's own region")
-    return StoreUnavailable(store, reason)
+    if _is_passing(error, code, status):
+        return StoreUnavailable(store, reason)
+    if isinstance(error, SSLError) or isinstance(error, ssl.SSLCertVerificationError):
+        return AuthFailed(store, reason)
+    return ServiceFailed(f"object store {store}", reason)
 
 
 def reply_to_condition(error: Exception, *, store: str, bucket: str, key: str) -> Reply:
@@ -121,6 +165,9 @@ def reply_to_condition(error: Exception, *, store: str, bucket: str, key: str) -
             return Conflict()
         case StoreUnavailable(reason=reason):
             return Unanswered(reason)
+        case ServiceFailed(reason=reason):
+            # Not in the words of a store: something in between may have said it.
+            return Unanswered(reason, lasting=meaning)
         case _:
             raise meaning from error
 
@@ -132,6 +179,17 @@ def reported(*, store: str, bucket: str, key: str | None = None) -> Iterator[Non
         yield
     except CLIENT_ERRORS as error:
         raise translate(error, store=store, bucket=bucket, key=key) from error
+
+
+def _is_passing(error: Exception, code: str, status: int) -> bool:
+    if isinstance(error, ClientError):
+        # A time-out has status 400, and an answer of 200 may hold an error.
+        return status in PASSING_STATUS or code in _PASSING_CODES
+    if isinstance(error, SSLError | ssl.SSLCertVerificationError):
+        return _BAD_CERTIFICATE not in str(error)
+    if isinstance(error, OSError):
+        return is_passing(error)
+    return isinstance(error, _PASSING)
 
 
 def _reason(error: Exception) -> str:

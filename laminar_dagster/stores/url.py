@@ -32,8 +32,8 @@ def open_store(url: str, base: Path = Path()) -> ObjectStore:
 
     Raises:
         InvalidConfig: It is none of these, or holds credentials. Says which part is wrong without
-            repeating the address, which may hold a secret.
-        StoreUnavailable: The folder of a local store cannot be made.
+            repeating the address, which may hold a secret. Or a file stands in the folder's place.
+        StoreUnavailable, AuthFailed, ServiceFailed: The folder of a local store cannot be made.
     """
     folder = local_folder(url, base)
     return _open_s3(_parts(url)) if folder is None else LocalStore(folder)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from laminar_dagster.core.errors import AuthFailed, SinkUnavailable, SourceUnavailable
+from laminar_dagster.core.errors import (
+    AuthFailed,
+    ServiceFailed,
+    SinkUnavailable,
+    SourceUnavailable,
+)
 from laminar_dagster.core.ids import SinkId, SourceId
 
 
@@ -26,6 +31,11 @@ class Asker:
         """A sink."""
         return cls("sink", str(sink_id))
 
+    @property
+    def shown(self) -> str:
+        """For errors of its options."""
+        return f"{self.kind} {self.name}"
+
     def away(self, reason: str) -> SourceUnavailable | SinkUnavailable:
         """The cluster does not answer, or not as it should; it may do so later."""
         if self.kind == "source":
@@ -34,4 +44,12 @@ class Asker:
 
     def refused(self, reason: str) -> AuthFailed:
         """The cluster refuses the credentials, or what they want to do."""
-        return AuthFailed(f"the Kafka cluster of {self.kind} {self.name}", reason)
+        return AuthFailed(self._cluster, reason)
+
+    def failed(self, reason: str) -> ServiceFailed:
+        """The cluster, or its client, says what is not known to pass."""
+        return ServiceFailed(self._cluster, reason)
+
+    @property
+    def _cluster(self) -> str:
+        return f"the Kafka cluster of {self.kind} {self.name}"

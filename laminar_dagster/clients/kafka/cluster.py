@@ -32,8 +32,8 @@ from confluent_kafka.cimpl import NewTopic
 from laminar_dagster.clients.kafka.asker import Asker
 from laminar_dagster.clients.kafka.consumer_settings import consumer_settings
 from laminar_dagster.clients.kafka.failures import failure_of
-from laminar_dagster.clients.kafka.settings import without_secrets
-from laminar_dagster.core.errors import InvalidConfig, LaminarError
+from laminar_dagster.clients.kafka.properties import refused_settings
+from laminar_dagster.core.errors import LaminarError
 
 log = logging.getLogger(__name__)
 
@@ -240,7 +240,8 @@ class Cluster:
         deadline = time.monotonic() + self.patience
         limit = round(_time_for_request(deadline) * 1000)
         own = {"group.id": group, "session.timeout.ms": str(limit)}
-        member = Consumer({**consumer_settings(self.settings), **own}, logger=log)
+        with refused_settings(self.asker.shown, self.settings):
+            member = Consumer({**consumer_settings(self.settings), **own}, logger=log)
         try:
             for pause in _pauses(deadline):
                 try:
@@ -275,12 +276,8 @@ class Cluster:
         if self._admin is None:
             self._refusal, self._trouble = None, ""
             settings: dict[str, Any] = {**self.settings, "error_cb": self._note}
-            try:
+            with refused_settings(self.asker.shown, self.settings):
                 self._admin = AdminClient(settings, logger=log)
-            except (KafkaException, ValueError, TypeError) as error:
-                # librdkafka does not know a property, or takes no such value for it.
-                where = f"the Kafka cluster of {self.asker.kind} {self.asker.name}"
-                raise InvalidConfig(where, without_secrets(str(error), self.settings)) from None
         return self._admin
 
     def _note(self, error: KafkaError) -> None:

@@ -24,8 +24,10 @@ class Meaning(Enum):
     REFUSED = auto()
     # What was asked for is no longer in the log.
     GONE = auto()
-    # Give up for now.
-    OTHER = auto()
+    # Give up for now: the next attempt begins with a new client.
+    AWAY = auto()
+    # Nothing that is known to pass.
+    LASTING = auto()
 
 
 _REFUSED: Final = frozenset(
@@ -74,6 +76,53 @@ _PASSING: Final = frozenset(
         KafkaError.NOT_COORDINATOR,
     }
 )
+_AWAY: Final = frozenset(
+    {
+        # Unexpected by the broker itself, as while it loses a disk.
+        KafkaError.UNKNOWN,
+        # A topic that a broker has not heard of yet, or that is being deleted and made again.
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._NOENT,
+        # A damaged batch: a retry may be served by another replica.
+        KafkaError.INVALID_MSG,
+        KafkaError._BAD_MSG,
+        KafkaError._BAD_COMPRESSION,
+        KafkaError._UNDERFLOW,
+        # The client has no room or no time, or is being taken down.
+        KafkaError._CRIT_SYS_RESOURCE,
+        KafkaError._DESTROY,
+        KafkaError._IN_PROGRESS,
+        KafkaError._INTR,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._PREV_IN_PROGRESS,
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError._PURGE_QUEUE,
+        KafkaError._QUEUE_FULL,
+        KafkaError._RETRY,
+        # The cluster is moving something, or is too small for now.
+        KafkaError.FETCH_SESSION_ID_NOT_FOUND,
+        KafkaError.INVALID_FETCH_SESSION_EPOCH,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.REASSIGNMENT_IN_PROGRESS,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.STALE_BROKER_EPOCH,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        # Of one producer, which is thrown away.
+        KafkaError._FATAL,
+        KafkaError._GAPLESS_GUARANTEE,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.DUPLICATE_SEQUENCE_NUMBER,
+        KafkaError.INVALID_TXN_STATE,
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        KafkaError.TRANSACTION_COORDINATOR_FENCED,
+        KafkaError.UNKNOWN_PRODUCER_ID,
+    }
+)
 
 # What OpenSSL says of a certificate that will not be any better the next time.
 _UNTRUSTED: Final = re.compile(r"certificate verify failed|certificate required|unknown ca")
@@ -92,7 +141,9 @@ def meaning_of(error: KafkaError, told: str) -> Meaning:
         return Meaning.REFUSED
     if code in _PASSING:
         return Meaning.PASSING
-    return Meaning.GONE if code in _GONE else Meaning.OTHER
+    if code in _GONE:
+        return Meaning.GONE
+    return Meaning.AWAY if code in _AWAY or error.retriable() else Meaning.LASTING
 
 
 def failure_of(
@@ -111,4 +162,6 @@ def failure_of(
     if meaning is Meaning.PASSING:
         return None
     text = f"{where}: {told} ({error.name()})"
-    return asker.refused(text) if meaning is Meaning.REFUSED else asker.away(text)
+    if meaning is Meaning.REFUSED:
+        return asker.refused(text)
+    return asker.failed(text) if meaning is Meaning.LASTING else asker.away(text)

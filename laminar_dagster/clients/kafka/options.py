@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import urlsplit
+
+from laminar_dagster.clients.hosts import is_loopback
+from laminar_dagster.clients.kafka.properties import PASS_THROUGH, problem_with
 
 # Takes a mistake, and what to do about it.
 Refuse = Callable[[str, str], None]
 
-PASS_THROUGH: Final = "kafka."
-
 # A topic's name as Kafka allows it.
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+# Where a secret is sent to, and which. By SCRAM it is only proved that it is known.
+_SENT_TO: Final = {
+    "schema.registry.url": "schema.registry.password",
+    f"{PASS_THROUGH}sasl.oauthbearer.token.endpoint.url": (
+        f"{PASS_THROUGH}sasl.oauthbearer.client.secret"
+    ),
+}
+_SENDS_SECRETS: Final = frozenset({"PLAIN", "OAUTHBEARER"})
 _REGISTRY_URL: Final = re.compile(r"https?://[^@/]+(/|$)")
 
 
@@ -48,6 +58,8 @@ def pass_through(
         elif name in fixed and text != fixed[name][0]:
             value, why = fixed[name]
             refuse(f"`{PASS_THROUGH}{name}` is always {value}", why)
+        elif (problem := problem_with(name, text)) is not None:
+            refuse(*problem)
         else:
             found[name] = text
     return found
@@ -72,6 +84,33 @@ def registry_options(parts: Mapping[str, str], refuse: Refuse) -> RegistryOption
     if bool(parts["username"]) != bool(parts["password"]):
         refuse("`schema.registry.username` and `schema.registry.password` go together", "")
     return RegistryOptions(**parts)
+
+
+def secrets_in_plain_text(options: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Secrets that would go over a network for everybody on the way to read.
+
+    Args:
+        options: As they stand in the ``WITH`` of a source or sink.
+
+    Yields:
+        The option that decides it, what is doubtful, and what to do.
+    """
+    for name, secret in _SENT_TO.items():
+        url = options.get(name, "")
+        if url.lower().startswith("http://") and options.get(secret):
+            if not is_loopback(urlsplit(url).hostname or ""):
+                problem = f"`{secret}` goes to `{name}` over plain http, for everybody to read"
+                yield name, problem, "use https://"
+    protocol, mechanism = f"{PASS_THROUGH}security.protocol", f"{PASS_THROUGH}sasl.mechanism"
+    mechanisms = options.get(mechanism) or options.get(f"{mechanism}s", "")
+    hosts = ",".join(
+        each.strip().rpartition(":")[0].strip("[]")
+        for each in options.get("bootstrap.servers", "").split(",")
+    )
+    is_plain = options.get(protocol, "").upper() == "SASL_PLAINTEXT"
+    if is_plain and mechanisms.upper() in _SENDS_SECRETS and not is_loopback(hosts):
+        problem = f"with {mechanisms} and SASL_PLAINTEXT the secret goes out for everybody to read"
+        yield protocol, problem, "use SASL_SSL"
 
 
 def check_topic(name: str, refuse: Refuse) -> None:

@@ -14,6 +14,7 @@ from laminar_dagster.clients.kafka.asker import Asker
 from laminar_dagster.clients.kafka.cluster import Cluster, Lane
 from laminar_dagster.clients.kafka.consumer_settings import consumer_settings
 from laminar_dagster.clients.kafka.failures import failure_of
+from laminar_dagster.clients.kafka.properties import refused_settings
 from laminar_dagster.core.errors import LaminarError
 
 log = logging.getLogger(__name__)
@@ -134,7 +135,8 @@ class PartitionReader:
             "isolation.level": isolation,
             "error_cb": self._remember,
         }
-        consumer = Consumer(settings, logger=log)
+        with refused_settings(self._asker.shown, known):
+            consumer = Consumer(settings, logger=log)
         # An offset by number: by name, librdkafka takes half a second to find it out.
         consumer.assign([TopicPartition(*self._lane, self.position)])
         return consumer

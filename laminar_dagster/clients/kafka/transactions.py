@@ -84,12 +84,17 @@ def find_transactions(
 
 
 def partition_of(identity: str, count: int) -> int:
-    """Where a transactional id is kept: by the hash that Java has for texts."""
+    """Where a transactional id is kept: by the hash that Java has for texts, without its sign.
+
+    Not by its lower 31 bits, as Kafka does it elsewhere. Of the smallest number, which has no
+    opposite, it makes 0.
+    """
     total = 0
     units = identity.encode("utf-16-be")
     for unit in struct.unpack(f">{len(units) // 2}H", units):
         total = (31 * total + unit) & 0xFFFFFFFF
-    return (total & 0x7FFFFFFF) % count
+    hashed = total - 2**32 if total >= 2**31 else total
+    return 0 if hashed == -(2**31) else abs(hashed) % count
 
 
 def identity_of(key: bytes) -> str | None:

@@ -10,6 +10,7 @@ from typing import Final
 import pymysql
 from pymysql.constants import CR
 
+from laminar_dagster.clients import transience
 from laminar_dagster.clients.concealment import conceal
 from laminar_dagster.clients.mysql.server import Server
 from laminar_dagster.clients.mysql.session import FileAsked
@@ -52,7 +53,11 @@ TRANSIENT: Final = {
 LOST: Final = frozenset(
     {1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 3168, 4031}
     | {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_LOST_EXTENDED}
-    | {CR.CR_COMMANDS_OUT_OF_SYNC, 0}
+    | {CR.CR_COMMANDS_OUT_OF_SYNC}
+)
+# No session can be had now: nobody listens, nobody is known by that name, or no answer came.
+_AWAY: Final = frozenset(
+    {CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_UNKNOWN_HOST, CR.CR_IPSOCK_ERROR}
 )
 _DENIED: Final = frozenset({1142, 1143, 1044, 1227, 1370})
 
@@ -61,6 +66,24 @@ def code_of(error: pymysql.Error) -> int:
     """The server's number for an error, or the client's; 0 for none."""
     number = error.args[0] if error.args else 0
     return number if isinstance(number, int) else 0
+
+
+def is_lost(error: pymysql.Error) -> bool:
+    """Whether the session is over. Of one that is closed, PyMySQL says no more than that."""
+    if code_of(error) == 0:
+        is_confused = "sequence number" in message_of(error)
+        return type(error) is pymysql.err.InterfaceError or is_confused
+    return code_of(error) in LOST
+
+
+def is_passing(error: pymysql.Error) -> bool:
+    """Whether the same call may succeed later, without anybody changing anything."""
+    if code_of(error) in _AWAY:
+        cause = getattr(error, "original_exception", None)
+        if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError):
+            return transience.is_passing(cause)
+        return True
+    return is_lost(error) or code_of(error) in TRANSIENT
 
 
 def is_refusal(error: pymysql.Error) -> bool:
@@ -79,7 +102,7 @@ def is_refusal_to_connect(error: pymysql.Error) -> bool:
 def describe_connecting(error: pymysql.Error, server: Server) -> str:
     """Why no session was had."""
     text = describe(error, server)
-    if server.ssl_cert is not None and not is_refusal_to_connect(error) and code_of(error) in LOST:
+    if server.ssl_cert is not None and not is_refusal_to_connect(error) and is_lost(error):
         # In TLS 1.3 its refusal comes after the handshake, and the connection may be gone by then.
         text += "; the server may not accept the certificate of `ssl_cert`"
     return text

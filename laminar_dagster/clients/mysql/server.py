@@ -11,7 +11,11 @@ import pymysql
 from pymysql.constants import CR
 
 from laminar_dagster.clients.hosts import is_loopback
+from laminar_dagster.clients.identifiers import session_name
 from laminar_dagster.clients.mysql.session import Session, unverified
+
+# The server's views show so many characters.
+_LONGEST_PROGRAM: Final = 64
 
 SSL_MODES: Final = ("disabled", "preferred", "required", "verify-ca", "verify-identity")
 
@@ -67,7 +71,7 @@ class Server:
                 password=(self.password or "").encode(),
                 database=self.database,
                 charset="utf8mb4",
-                program_name=application,
+                program_name=session_name(application, _LONGEST_PROGRAM),
                 connect_timeout=self.connect_timeout,
                 # A server that accepts and says nothing more.
                 read_timeout=self.connect_timeout,

@@ -13,6 +13,7 @@ import psycopg
 
 from laminar_dagster.clients.concealment import conceal
 from laminar_dagster.clients.postgres.server import Server
+from laminar_dagster.clients.transience import PASSING_TEXT
 
 # Retrying does not help: the password, the role, the server's rules or a certificate is wrong.
 _REFUSED: Final = re.compile(
@@ -24,6 +25,9 @@ _REFUSED: Final = re.compile(
     r"|certificate does not match private key"
     r"|must be superuser or replication role|denied to start WAL sender",
 )
+_OF_CONNECTION: Final = frozenset(
+    {psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ConnectionTimeout}
+)
 # Nothing is wrong with the epoch or the table: the same call may succeed later.
 TRANSIENT: Final = {
     "25006": "the server cannot be written to now",
@@ -33,6 +37,19 @@ TRANSIENT: Final = {
     "55P03": "another transaction holds a lock",
     "57014": "it took longer than `statement_timeout`, or somebody cancelled it",
 }
+# Rolled back for the sake of another, short of resources, failed by the operating system.
+_TRANSIENT_CLASSES: Final = ("40", "53", "58")
+# The connection broke, an administrator or a crash ended the session, or a time-out did.
+_LOST: Final = ("08", "57P", "25P03", "25P04")
+# What libpq says of a server that may be there again, or may let us in, in a moment.
+_AWAY: Final = re.compile(
+    r"server closed the connection|connection (?:was )?(?:lost|closed|reset)|connection is closed"
+    r"|connection is lost|EOF detected|unexpected(?:ly)? (?:eof|closed)|closed unexpectedly"
+    r"|starting up|shutting down|recovery mode|recovery state|not yet accepting|not accepting"
+    r"|hot standby|session is read-only|session is not read-only|too many (?:clients|connections)"
+    r"|connection slots|terminating connection|canceling|cancelled|timeout expired"
+    r"|could not (?:receive|send)|could not fork|out of memory|in use|No such file or directory"
+)
 _HELP: Final = {
     "21000": "two keys of the view are one key to the table, by its collation or its type",
     "23502": "fill it in the view, or allow nulls: ALTER TABLE … ALTER COLUMN … DROP NOT NULL",
@@ -46,6 +63,29 @@ _HELP: Final = {
 def is_refusal(text: str) -> bool:
     """Whether what libpq says of a connection is that it is not to be had this way."""
     return _REFUSED.search(text) is not None
+
+
+def may_connect_later(text: str) -> bool:
+    """Whether what libpq says of a connection is known to pass.
+
+    The folder of a socket that is not there is a server that is not up.
+    """
+    return (_AWAY.search(text) or PASSING_TEXT.search(text)) is not None
+
+
+def is_passing(error: psycopg.Error) -> bool:
+    """Whether a statement that failed may succeed later, without anybody changing anything."""
+    state = error.sqlstate
+    if state is None:
+        # libpq's own: the connection broke under the statement, or before it.
+        return type(error) in _OF_CONNECTION
+    return state in TRANSIENT or state.startswith(_TRANSIENT_CLASSES) or ends_connection(error)
+
+
+def ends_connection(error: psycopg.Error) -> bool:
+    """Whether the session is over."""
+    is_fatal = error.diag.severity_nonlocalized in ("FATAL", "PANIC")
+    return is_fatal or (error.sqlstate or "").startswith(_LOST)
 
 
 def describe(error: psycopg.Error, server: Server) -> str:

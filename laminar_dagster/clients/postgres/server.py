@@ -12,10 +12,14 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from laminar_dagster.clients.hosts import is_loopback
+from laminar_dagster.clients.identifiers import session_name
 
 Connection = psycopg.Connection[TupleRow]
 
 SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+
+# Bytes: NAMEDATALEN less one.
+_LONGEST_APPLICATION: Final = 63
 
 # Where systems keep the authorities they trust.
 _BUNDLES: Final = (
@@ -68,7 +72,7 @@ class Server:
         """Open a connection, in which nothing is begun.
 
         Args:
-            application: What the server calls the session.
+            application: What the server calls the session; see ``identifiers.session_name``.
             replication: Whether it is one that makes replication slots.
 
         Raises:
@@ -99,7 +103,7 @@ class Server:
             connect_timeout=max(2, round(self.connect_timeout)),
             target_session_attrs="read-write",
             client_encoding="UTF8",
-            application_name=application,
+            application_name=session_name(application, _LONGEST_APPLICATION),
             **{name: value for name, value in optional.items() if value is not None},
         )
 

@@ -33,7 +33,7 @@
         └── FailedError      anything else that ended the work                 exit 1
             └── GateFailed   DecodeFailed   ComputeFailed   NoCheckpointAvailable
                 RecoveryTimeout   TransactionBeginFailed   TransactionAbortFailed   WriteFailed
-                BufferOverflow   ModelFailed   ReferenceUnfit   SparkLost
+                BufferOverflow   ModelFailed   ReferenceUnfit   ServiceFailed   SparkLost
 
 An error is a small record: ``kind`` is stable and meant for programs, the fields say where, the
 text says what happened and ``hint`` what to do. Errors pickle, because they cross process
@@ -68,6 +68,7 @@ from laminar_dagster.core.errors.failures import (
     RecoveryTimeout,
     ReferenceUnfit,
     RestoreFailed,
+    ServiceFailed,
     SparkLost,
     TransactionAbortFailed,
     TransactionBeginFailed,
@@ -193,6 +194,7 @@ __all__ = [
     "RetryError",
     "SchemaChanged",
     "SeekFailed",
+    "ServiceFailed",
     "SinkUnavailable",
     "SlotNotFound",
     "SourceReplaced",

@@ -283,6 +283,18 @@ class WriteFailed(FailedError):
 
 
 @dataclass(eq=False)
+class ServiceFailed(FailedError):
+    """A store, a source or a sink failed in a way that is not known to pass by itself."""
+
+    service: str
+    reason: str
+
+    kind = "service_failed"
+    text = "{service} failed: {reason}"
+    hint = "it is not known to pass by itself: mend what the reason names, then run it again"
+
+
+@dataclass(eq=False)
 class BufferOverflow(FailedError):
     """The epoch's output is larger than one transaction of the sink may hold."""
 

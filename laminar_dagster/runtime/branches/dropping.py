@@ -7,8 +7,15 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from laminar_dagster.clients.transience import is_forbidden, is_passing
 from laminar_dagster.core import layout
-from laminar_dagster.core.errors import BranchMismatch, InvalidConfig, StoreUnavailable
+from laminar_dagster.core.errors import (
+    AuthFailed,
+    BranchMismatch,
+    InvalidConfig,
+    ServiceFailed,
+    StoreUnavailable,
+)
 from laminar_dagster.core.ids import BranchName
 from laminar_dagster.core.ports import Clock
 from laminar_dagster.runtime.branches.places import tables_folder
@@ -66,7 +73,12 @@ def _remove_tables(project: Path, folder: Path) -> None:
     try:
         shutil.rmtree(folder)
     except OSError as error:
-        raise StoreUnavailable(str(folder), error.strerror or str(error)) from error
+        reason = error.strerror or str(error)
+        if is_forbidden(error):
+            raise AuthFailed(str(folder), reason) from error
+        if is_passing(error):
+            raise StoreUnavailable(str(folder), reason) from error
+        raise ServiceFailed(str(folder), reason) from error
     for empty in steps[1 : steps.index(project)]:
         # One that holds other branches stays.
         with contextlib.suppress(OSError):

@@ -16,11 +16,15 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, SchemaMismatchError, TableNotFoundError
 
+from laminar_dagster.clients.delta import Meaning, meaning_of, readable
+from laminar_dagster.clients.transience import shown as named
 from laminar_dagster.config.model import SinkTable
 from laminar_dagster.core.errors import (
+    AuthFailed,
     CommitOutcomeUnknown,
     InvalidConfig,
     LaminarError,
+    ServiceFailed,
     SinkUnavailable,
     WriteFailed,
 )
@@ -216,7 +220,7 @@ class DeltaSink:
             return shown(writes.matching(table, wanted, self._key), self._key)
         # The client raises bare exceptions too.
         except Exception as error:
-            raise SinkUnavailable(self._sink_id, self._shown(error)) from None
+            raise self._named(error) from None
 
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
         """See ``Sink.commit``.
@@ -342,7 +346,7 @@ class DeltaSink:
         try:
             table = self._open()
             ledger = self._ledger_of(table) if table else None
-        except SinkUnavailable:
+        except (SinkUnavailable, ServiceFailed, AuthFailed):
             raise CommitOutcomeUnknown(self._sink_id, epoch, reason) from None
         if ledger == epoch:
             # What failed is what follows a commit, such as the log's own checkpoint.
@@ -351,11 +355,15 @@ class DeltaSink:
             return False
         if isinstance(error, SchemaMismatchError):
             raise WriteFailed(self._sink_id, epoch, reason) from None
-        if self._folder is None:
+        is_passing = meaning_of(error) is Meaning.PASSING
+        if self._folder is None and (is_passing or isinstance(error, CommitFailedError)):
             # A request that timed out may still arrive.
             raise CommitOutcomeUnknown(self._sink_id, epoch, reason) from None
-        if isinstance(error, OSError | CommitFailedError) or "os error" in reason:
+        if is_passing or isinstance(error, CommitFailedError):
             raise SinkUnavailable(self._sink_id, reason) from None
+        if isinstance(error, OSError):
+            # The disk or the object store, and no row of ours.
+            raise self._named(error) from None
         raise WriteFailed(self._sink_id, epoch, reason) from None
 
     def _make_durable(self, version: int, epoch: EpochNumber) -> None:
@@ -381,7 +389,16 @@ class DeltaSink:
         except TableNotFoundError:
             return None
         except Exception as error:
-            raise SinkUnavailable(self._sink_id, self._shown(error)) from None
+            raise self._named(error) from None
+
+    def _named(self, error: Exception) -> LaminarError:
+        """The client's error while it only reads."""
+        reason, meaning = self._shown(error), meaning_of(error)
+        if meaning is Meaning.PASSING:
+            return SinkUnavailable(self._sink_id, reason)
+        if meaning is Meaning.REFUSED:
+            return AuthFailed(f"sink {self._sink_id}", reason)
+        return ServiceFailed(f"sink {self._sink_id}", reason)
 
     def _ledger_of(self, table: DeltaTable) -> EpochNumber | None:
         version = table.transaction_version(self._application)
@@ -392,11 +409,11 @@ class DeltaSink:
 
         The error itself is not chained for the same reason.
         """
-        text = str(error).split("\n   0:")[0].strip()
+        text = named(error)
         for value in sorted(self._options.values(), key=len, reverse=True):
             if value:
                 text = text.replace(value, "***")
-        return f"{self._location}: {text}"
+        return f"{self._location}: {readable(text)}"
 
 
 def _problem_with_location(location: str, options: Mapping[str, str]) -> tuple[str, str] | None:

@@ -86,8 +86,11 @@ def while_fencing(
         )
     if is_fenced(error):
         return FencedOut(sink_id, reason)
-    if meaning_of(error, reason) is Meaning.REFUSED:
+    meaning = meaning_of(error, reason)
+    if meaning is Meaning.REFUSED:
         return Asker.sink(sink_id).refused(reason)
+    if meaning is Meaning.LASTING:
+        return Asker.sink(sink_id).failed(reason)
     if trouble:
         return SinkUnavailable(sink_id, without_secrets(f"{reason}; {trouble}", settings))
     return TransactionInitFailed(sink_id, reason)
@@ -112,10 +115,13 @@ def before_commit(
     reason = f"{where}: {told(error, settings)}"
     if is_fenced(error):
         return FencedOut(sink_id, reason)
+    meaning = meaning_of(error, reason)
     is_refusal = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
-    if is_refusal or meaning_of(error, reason) is Meaning.REFUSED:
+    if is_refusal or meaning is Meaning.REFUSED:
         return Asker.sink(sink_id).refused(reason)
     if error.code() in _UNWRITABLE:
         help_ = _UNWRITABLE[error.code()]
         return WriteFailed(sink_id, epoch, f"{reason}; {help_}" if help_ else reason)
+    if meaning is Meaning.LASTING:
+        return Asker.sink(sink_id).failed(reason)
     return ConnectionLost(sink_id, reason)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
 from laminar_dagster.clients.kafka.options import (
-    PASS_THROUGH,
     RegistryOptions,
     check_topic,
     pass_through,
     registry_options,
 )
+from laminar_dagster.clients.kafka.properties import PASS_THROUGH
 from laminar_dagster.config.model import SinkTable
 from laminar_dagster.sinks.changes import Mode
 from laminar_dagster.sinks.kafka.partitions import Partitioner

@@ -13,10 +13,10 @@ from typing import Any, Final, NoReturn, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from laminar_dagster.clients.kafka.consumer_settings import consumer_settings
+from laminar_dagster.clients.kafka.properties import refused_settings
 from laminar_dagster.core.errors import (
     CommitOutcomeUnknown,
     ConnectionLost,
-    InvalidConfig,
     TransactionAbortFailed,
     TransactionBeginFailed,
 )
@@ -45,6 +45,19 @@ def transactional_id(pipeline: str, sink: str, group: int) -> str:
     """
     names = (name.replace(".", "%2E") for name in (pipeline, sink))
     return f"laminar.{'.'.join(names)}.{group}"
+
+
+class OffsetsRefused(Exception):
+    """How far a group has read cannot be written down with the epoch.
+
+    A request without an answer may still be on its way. Were another transaction begun by the
+    same producer, it would count as a part of that one when it arrives; a new producer's epoch
+    keeps it out.
+    """
+
+    def __init__(self, group: str, reason: str) -> None:
+        """Of a consumer group."""
+        super().__init__(f"the offsets of group {group} are not written with the epoch: {reason}")
 
 
 class TransactionalProducer:
@@ -78,7 +91,7 @@ class TransactionalProducer:
         self._epoch: EpochNumber | None = None
         self._begun = 0.0
         milliseconds = str(round(limits.transaction * 1000))
-        try:
+        with refused_settings(f"sink {sink_id}", settings):
             self._producer = Producer(
                 {
                     # What cannot be delivered while the transaction lasts is of no use later.
@@ -96,9 +109,6 @@ class TransactionalProducer:
                 },
                 logger=log,
             )
-        except KafkaException as error:
-            problem = errors.told(error.args[0], settings)
-            raise InvalidConfig(f"sink {sink_id}", f"librdkafka says: {problem}") from None
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -178,17 +188,14 @@ class TransactionalProducer:
         except (KafkaException, BufferError) as error:
             self._fail(_reason_of(error), "hand over messages")
 
-    def send_offsets(self, group: str, offsets: Sequence[TopicPartition]) -> str:
-        """Write down with the epoch how far its source was read.
+    def send_offsets(self, group: str, offsets: Sequence[TopicPartition]) -> None:
+        """Write down with the epoch how far its source was read. Nothing depends on it.
 
-        Nothing depends on it. If the group is in use otherwise, the transaction is begun anew
-        without.
-
-        Returns:
-            Why it was not done; empty if it was.
+        Raises:
+            OffsetsRefused: It cannot be done; the transaction is good for nothing any more.
+            FencedOut, ConnectionLost: The transaction has failed.
         """
         assert self._epoch is not None
-        epoch = self._epoch
         member = Consumer({**consumer_settings(self._settings), "group.id": group})
         try:
             self._producer.send_offsets_to_transaction(
@@ -198,13 +205,9 @@ class TransactionalProducer:
             reason: KafkaError = error.args[0]
             if errors.is_fenced(reason) or reason.fatal():
                 self._fail(reason, f"send the offsets of group {group}")
-            if not self._abort(epoch):
-                self._fail(reason, f"send the offsets of group {group}")
-            self.begin(epoch)
-            return errors.told(reason, self._settings)
+            raise OffsetsRefused(group, errors.told(reason, self._settings)) from None
         finally:
             member.close()
-        return ""
 
     def finish(self) -> None:
         """Wait until the broker has everything.

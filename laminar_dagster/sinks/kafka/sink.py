@@ -43,6 +43,7 @@ from laminar_dagster.sinks.kafka.messages import Shape, Writer
 from laminar_dagster.sinks.kafka.options import KafkaSinkOptions, read_options
 from laminar_dagster.sinks.kafka.producer import (
     Headers,
+    OffsetsRefused,
     TransactionalProducer,
     transactional_id,
 )
@@ -184,6 +185,9 @@ class KafkaSink:
         Steps 6 and 7 are done for each group of partitions, first for the one that leads. A
         process that dies before 7 has changed nothing: the next one's step 4 aborts what it left,
         and so does the broker when the time is up.
+
+        Where groups of the source do not take their offsets, which go first, all is done again
+        without them, from step 3 on: with new producers, and by what the ledger says then.
         """
         with self._reported(epoch):
             # Step 1.
@@ -191,43 +195,64 @@ class KafkaSink:
             # Step 2.
             cluster = self._cluster()
             place = SinkTopics(self._sink_id, self._options, cluster).place()
-            with self._reader(cluster) as reader, ExitStack() as stack:
-                # Step 3.
-                seen = reader.look().epoch
-                if seen is not None and seen >= epoch:
-                    decide(self._sink_id, epoch, staged.entry.joined_at, seen)
-                    return
-                # Step 4.
-                producers = [
-                    stack.enter_context(self._producer(group, place))
-                    for group in range(self._options.instances)
-                ]
-                with ThreadPoolExecutor(len(producers), thread_name_prefix="fence") as pool:
-                    for fenced in [pool.submit(each.fence) for each in producers]:
-                        fenced.result()
-                # Step 5.
-                standing = reader.read(self._options.limits.connect)
-                groups = self._remaining(epoch, staged.entry, standing, place)
-                if not groups:
-                    return
-                if standing.leader is None:
-                    self._require_new(cluster, place, reader)
-                cut = self._cut(epoch, standing, place)
-                offsets = self._offsets(cluster, staged)
-                # Steps 6 and 7.
-                progress = GroupProgress(staged.progress, len(groups))
-                progress.begun()
+            try:
+                self._commit(epoch, staged, cluster, place, with_offsets=True)
+            except OffsetsRefused as problem:
+                log.warning("sink %s: %s", self._sink_id, problem)
+                staged.progress.aborted()
+                self._commit(epoch, staged, cluster, place, with_offsets=False)
 
-                def publish(group: int) -> None:
-                    sent = offsets if group == 0 else {}
-                    producer = producers[group]
-                    self._publish(producer, epoch, staged, group, cut, place, sent, progress)
+    def _commit(
+        self,
+        epoch: EpochNumber,
+        staged: StagedOutput,
+        cluster: Cluster,
+        place: Place,
+        *,
+        with_offsets: bool,
+    ) -> None:
+        """Steps 3 to 7 of ``commit``.
 
-                if 0 in groups:
-                    publish(0)
-                with ThreadPoolExecutor(len(producers), thread_name_prefix="group") as pool:
-                    for done in [pool.submit(publish, group) for group in groups if group]:
-                        done.result()
+        Raises:
+            OffsetsRefused: Nothing is published yet, and can be without them.
+        """
+        with self._reader(cluster) as reader, ExitStack() as stack:
+            # Step 3.
+            seen = reader.look().epoch
+            if seen is not None and seen >= epoch:
+                decide(self._sink_id, epoch, staged.entry.joined_at, seen)
+                return
+            # Step 4.
+            producers = [
+                stack.enter_context(self._producer(group, place))
+                for group in range(self._options.instances)
+            ]
+            with ThreadPoolExecutor(len(producers), thread_name_prefix="fence") as pool:
+                for fenced in [pool.submit(each.fence) for each in producers]:
+                    fenced.result()
+            # Step 5.
+            standing = reader.read(self._options.limits.connect)
+            groups = self._remaining(epoch, staged.entry, standing, place)
+            if not groups:
+                return
+            if standing.leader is None:
+                self._require_new(cluster, place, reader)
+            cut = self._cut(epoch, standing, place)
+            offsets = self._offsets(cluster, staged) if with_offsets else {}
+            # Steps 6 and 7.
+            progress = GroupProgress(staged.progress, len(groups))
+            progress.begun()
+
+            def publish(group: int) -> None:
+                sent = offsets if group == 0 else {}
+                producer = producers[group]
+                self._publish(producer, epoch, staged, group, cut, place, sent, progress)
+
+            if 0 in groups:
+                publish(0)
+            with ThreadPoolExecutor(len(producers), thread_name_prefix="group") as pool:
+                for done in [pool.submit(publish, group) for group in groups if group]:
+                    done.result()
 
     # --- what was left behind ---------------------------------------------------------------------
 
@@ -344,11 +369,8 @@ class KafkaSink:
         ]
         producer.begin(epoch)
         for consumer_group, positions in offsets.items():
-            # First, since the transaction is begun anew if it does not work.
-            problem = producer.send_offsets(consumer_group, positions)
-            if problem:
-                text = "sink %s: the offsets of group %s are not written with the epoch: %s"
-                log.warning(text, self._sink_id, consumer_group, problem)
+            # First: nothing is sent yet if it does not work, and of no group.
+            producer.send_offsets(consumer_group, positions)
         writer: Writer | None = None
         row = 0
         for table in staged_tables(staged):

@@ -9,10 +9,10 @@ import pymysql
 
 from laminar_dagster.clients.mysql import errors as meanings
 from laminar_dagster.clients.mysql.errors import (
-    LOST,
-    TRANSIENT,
     code_of,
     describe_connecting,
+    is_lost,
+    is_passing,
     is_refusal,
     is_refusal_to_connect,
     message_of,
@@ -22,6 +22,7 @@ from laminar_dagster.core.errors import (
     AuthFailed,
     ConnectionLost,
     LaminarError,
+    ServiceFailed,
     SinkUnavailable,
     WriteFailed,
 )
@@ -54,29 +55,33 @@ def while_connecting(error: pymysql.Error, sink_id: SinkId, server: Server) -> L
     """No session was had."""
     text = describe_connecting(error, server)
     if is_refusal_to_connect(error):
-        return AuthFailed(f"the MySQL server of sink {sink_id}", text)
-    return SinkUnavailable(sink_id, text)
+        return AuthFailed(_server_of(sink_id), text)
+    if is_passing(error):
+        return SinkUnavailable(sink_id, text)
+    return ServiceFailed(_server_of(sink_id), text)
 
 
 def while_reading(error: pymysql.Error, sink_id: SinkId, server: Server) -> LaminarError:
     """A statement that only reads failed."""
     reason = describe(error, server)
     if is_refusal(error):
-        return AuthFailed(f"the MySQL server of sink {sink_id}", reason)
-    return SinkUnavailable(sink_id, reason)
+        return AuthFailed(_server_of(sink_id), reason)
+    if is_passing(error):
+        return SinkUnavailable(sink_id, reason)
+    return ServiceFailed(_server_of(sink_id), reason)
 
 
 def before_commit(
     error: pymysql.Error, sink_id: SinkId, epoch: EpochNumber, server: Server
 ) -> LaminarError:
     """An error before the COMMIT was sent: the server rolls back, so nothing is published."""
-    reason, code = describe(error, server), code_of(error)
-    if code in TRANSIENT:
-        return SinkUnavailable(sink_id, reason)
-    if code in LOST:
+    reason = describe(error, server)
+    if is_lost(error):
         return ConnectionLost(sink_id, reason)
+    if is_passing(error):
+        return SinkUnavailable(sink_id, reason)
     if is_refusal(error):
-        return AuthFailed(f"the MySQL server of sink {sink_id}", reason)
+        return AuthFailed(_server_of(sink_id), reason)
     return WriteFailed(sink_id, epoch, reason)
 
 
@@ -91,3 +96,7 @@ def is_rolled_back(error: pymysql.Error) -> bool:
 def describe(error: pymysql.Error, server: Server) -> str:
     """What happened, the row to blame if it is known, and what to do about a write."""
     return meanings.describe(error, server, _HELP)
+
+
+def _server_of(sink_id: SinkId) -> str:
+    return f"the MySQL server of sink {sink_id}"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,6 +11,7 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
+from laminar_dagster.clients.hanging_up import hung_up_after
 from laminar_dagster.clients.postgres.server import Connection
 
 # The same from the server's side: a client whose machine is gone must not hold a lock.
@@ -97,32 +95,8 @@ def transaction(
     finally:
         # Not left to closing, after which the server would go on holding the locks for a while.
         if connection.info.transaction_status != TransactionStatus.IDLE:
-            with suppress(psycopg.Error), hung_up_after(connection, limits.abort):
+            with suppress(psycopg.Error), hung_up_after(connection.fileno(), limits.abort):
                 connection.execute("ROLLBACK")
-
-
-@contextmanager
-def hung_up_after(connection: Connection, seconds: float) -> Iterator[None]:
-    """Break the connection off if what is done inside takes too long.
-
-    A server that answers the network and not us would be waited for without end.
-    """
-    # A descriptor of its own: the connection's may be closed, and its number another file's.
-    with socket.socket(fileno=os.dup(connection.fileno())) as line:
-        watch = threading.Timer(seconds, _hang_up, (line,))
-        watch.daemon = True
-        watch.start()
-        try:
-            yield
-        finally:
-            watch.cancel()
-            watch.join()
-
-
-def _hang_up(line: socket.socket) -> None:
-    # The other side may have been faster.
-    with suppress(OSError):
-        line.shutdown(socket.SHUT_RDWR)
 
 
 def end_stuck_sessions(connection: Connection, limits: Limits) -> int:

@@ -12,10 +12,12 @@ from typing import Final
 import psycopg
 
 from laminar_dagster.clients.postgres.failures import (
-    TRANSIENT,
     describe,
+    ends_connection,
     hide_secrets,
+    is_passing,
     is_refusal,
+    may_connect_later,
     one_line,
 )
 from laminar_dagster.clients.postgres.server import Server
@@ -23,15 +25,12 @@ from laminar_dagster.core.errors import (
     AuthFailed,
     ConnectionLost,
     LaminarError,
+    ServiceFailed,
     SinkUnavailable,
     WriteFailed,
 )
 from laminar_dagster.core.ids import EpochNumber, SinkId
 
-# Rolled back for the sake of another, short of resources, failed by the operating system.
-_TRANSIENT_CLASSES: Final = ("40", "53", "58")
-# The connection broke, an administrator or a crash ended the session, or a time-out did.
-_LOST: Final = ("08", "57P", "25P03", "25P04")
 _LINE: Final = re.compile(r"^COPY .*?, [^\d,]+ (\d+)", re.MULTILINE)
 
 
@@ -39,16 +38,20 @@ def while_connecting(error: psycopg.Error, sink_id: SinkId, server: Server) -> L
     """No connection was made."""
     text = f"{server.shown}: {hide_secrets(one_line(str(error)), server)}"
     if is_refusal(text):
-        return AuthFailed(f"the PostgreSQL server of sink {sink_id}", text)
-    return SinkUnavailable(sink_id, text)
+        return AuthFailed(_server_of(sink_id), text)
+    if may_connect_later(text):
+        return SinkUnavailable(sink_id, text)
+    return ServiceFailed(_server_of(sink_id), text)
 
 
 def while_reading(error: psycopg.Error, sink_id: SinkId, server: Server) -> LaminarError:
     """A statement that only reads failed."""
     reason = describe(error, server)
     if error.sqlstate == "42501":
-        return AuthFailed(f"the PostgreSQL server of sink {sink_id}", reason)
-    return SinkUnavailable(sink_id, reason)
+        return AuthFailed(_server_of(sink_id), reason)
+    if is_passing(error):
+        return SinkUnavailable(sink_id, reason)
+    return ServiceFailed(_server_of(sink_id), reason)
 
 
 def before_commit(
@@ -56,15 +59,11 @@ def before_commit(
 ) -> LaminarError:
     """An error before the COMMIT was sent: the server rolls back, so nothing is published."""
     reason, state = describe(error, server), error.sqlstate
-    if state is None:
-        is_lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-        return ConnectionLost(sink_id, reason) if is_lost else WriteFailed(sink_id, epoch, reason)
-    if state in TRANSIENT or state.startswith(_TRANSIENT_CLASSES):
-        return SinkUnavailable(sink_id, reason)
-    if _ends_connection(error):
-        return ConnectionLost(sink_id, reason)
+    if is_passing(error):
+        is_lost = state is None or ends_connection(error)
+        return ConnectionLost(sink_id, reason) if is_lost else SinkUnavailable(sink_id, reason)
     if state == "42501":
-        return AuthFailed(f"the PostgreSQL server of sink {sink_id}", reason)
+        return AuthFailed(_server_of(sink_id), reason)
     return WriteFailed(sink_id, epoch, reason)
 
 
@@ -73,7 +72,7 @@ def is_rolled_back(error: psycopg.Error) -> bool:
 
     An error is such a reply. What ends the session is not: it may come after the commit.
     """
-    return error.sqlstate is not None and not _ends_connection(error)
+    return error.sqlstate is not None and not ends_connection(error)
 
 
 def line_of(error: psycopg.Error) -> int | None:
@@ -82,6 +81,5 @@ def line_of(error: psycopg.Error) -> int | None:
     return int(found[1]) if found else None
 
 
-def _ends_connection(error: psycopg.Error) -> bool:
-    is_fatal = error.diag.severity_nonlocalized in ("FATAL", "PANIC")
-    return is_fatal or (error.sqlstate or "").startswith(_LOST)
+def _server_of(sink_id: SinkId) -> str:
+    return f"the PostgreSQL server of sink {sink_id}"

@@ -12,6 +12,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
+from laminar_dagster.clients.hanging_up import hung_up_after
 from laminar_dagster.clients.hosts import same_spelling
 from laminar_dagster.clients.postgres.failures import describe
 from laminar_dagster.clients.postgres.server import Connection, Server
@@ -34,7 +35,6 @@ from laminar_dagster.sinks.postgres.catalogue import has_table, may_create
 from laminar_dagster.sinks.postgres.connection import (
     Limits,
     end_stuck_sessions,
-    hung_up_after,
     transaction,
 )
 from laminar_dagster.sinks.postgres.ledger import Ledger
@@ -280,7 +280,7 @@ class PostgresSink:
 
     def _send_commit(self, connection: Connection, epoch: EpochNumber) -> None:
         try:
-            with hung_up_after(connection, self._limits.commit):
+            with hung_up_after(connection.fileno(), self._limits.commit):
                 answer = connection.execute("COMMIT").statusmessage
         except psycopg.Error as error:
             if errors.is_rolled_back(error):

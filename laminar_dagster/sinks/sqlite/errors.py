@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 from typing import Final
 
-from laminar_dagster.core.errors import LaminarError, SinkUnavailable, WriteFailed
+from laminar_dagster.clients.transience import is_forbidden, is_passing
+from laminar_dagster.core.errors import (
+    AuthFailed,
+    LaminarError,
+    ServiceFailed,
+    SinkUnavailable,
+    WriteFailed,
+)
 from laminar_dagster.core.ids import EpochNumber, SinkId
 
 # Nothing is wrong with the epoch or the table: the same call may succeed later.
@@ -51,13 +59,37 @@ def describe(error: sqlite3.Error, path: Path) -> str:
     return f"{path}: {known} ({name}: {error})" if known else f"{path}: {error} ({name})"
 
 
+def while_reading(error: sqlite3.Error, sink_id: SinkId, path: Path) -> LaminarError:
+    """A statement that only reads failed, or the file could not be opened."""
+    reason = describe(error, path)
+    if _is_passing(error, path):
+        return SinkUnavailable(sink_id, reason)
+    return ServiceFailed(f"the SQLite database of sink {sink_id}", reason)
+
+
+def of_system(error: OSError, sink_id: SinkId, path: Path) -> LaminarError:
+    """The operating system's error."""
+    service, reason = f"the SQLite database of sink {sink_id}", f"{path}: {error.strerror or error}"
+    if is_forbidden(error):
+        return AuthFailed(service, reason)
+    if is_passing(error):
+        return SinkUnavailable(sink_id, reason)
+    return ServiceFailed(service, reason)
+
+
 def before_commit(
     error: sqlite3.Error, sink_id: SinkId, epoch: EpochNumber, path: Path
 ) -> LaminarError:
     """An error before the COMMIT was sent: SQLite rolls back, so nothing is published."""
-    if _code(error) in _TRANSIENT:
+    if _is_passing(error, path):
         return SinkUnavailable(sink_id, describe(error, path))
     return WriteFailed(sink_id, epoch, describe(error, path))
+
+
+def _is_passing(error: sqlite3.Error, path: Path) -> bool:
+    # A folder in the file's place stays one, and what may not be opened stays so too.
+    is_blocked = path.is_dir() or (path.exists() and not os.access(path, os.R_OK))
+    return _code(error) in _TRANSIENT and not is_blocked
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -17,7 +17,6 @@ from laminar_dagster.core.errors import (
     CommitOutcomeUnknown,
     InvalidConfig,
     InvalidName,
-    SinkUnavailable,
 )
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId
 from laminar_dagster.core.ports import HeldKeys, Published, StagedOutput
@@ -389,8 +388,7 @@ class SqliteSink:
             try:
                 make_folder(self._path.parent)
             except OSError as error:
-                reason = f"{self._path.parent}: {error.strerror}"
-                raise SinkUnavailable(self._sink_id, reason) from error
+                raise errors.of_system(error, self._sink_id, self._path.parent) from error
         connection = self._connect("rwc" if self._create else "rw")
         try:
             self._make_durable(connection)
@@ -439,10 +437,9 @@ class SqliteSink:
             with closing(self._connect_for_reading()) as connection:
                 yield connection
         except sqlite3.Error as error:
-            reason = errors.describe(error, self._path)
-            raise SinkUnavailable(self._sink_id, reason) from error
+            raise errors.while_reading(error, self._sink_id, self._path) from error
         except OSError as error:
-            raise SinkUnavailable(self._sink_id, f"{self._path}: {error.strerror}") from error
+            raise errors.of_system(error, self._sink_id, self._path) from error
 
     def _reported(self, epoch: EpochNumber) -> AbstractContextManager[None]:
         return reported(

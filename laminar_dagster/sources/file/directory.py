@@ -18,19 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from laminar_dagster.clients.transience import is_forbidden, is_passing
 from laminar_dagster.core.errors import (
     AuthFailed,
     InvalidConfig,
     LaminarError,
     RetentionExpired,
     SeekFailed,
+    ServiceFailed,
     SourceUnavailable,
 )
 
 MAX_PATH: Final = 4096
 
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
-_FORBIDDEN: Final = frozenset({errno.EACCES, errno.EPERM})
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +276,11 @@ def problem_with_pattern(pattern: str) -> str:
 def as_named(error: OSError, source_id: str, path: str) -> LaminarError:
     """The named error of what the operating system says."""
     reason = f"{_shown(path)}: {os.strerror(error.errno) if error.errno else error}"
-    if error.errno in _FORBIDDEN:
+    if is_forbidden(error):
         return AuthFailed(f"source {source_id}", reason)
-    return SourceUnavailable(source_id, reason)
+    if is_passing(error):
+        return SourceUnavailable(source_id, reason)
+    return ServiceFailed(f"source {source_id}", reason)
 
 
 def _shown(path: str) -> str:

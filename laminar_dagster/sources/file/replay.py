@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_dagster.core.errors import AlreadyReplayed, InvalidConfig, SourceUnavailable
-from laminar_dagster.sources.file.directory import Directory
+from laminar_dagster.sources.file.directory import Directory, as_named
 from laminar_dagster.sources.file.options import FileOptions
 from laminar_dagster.sources.file.reader import find_header, framing_of
 
@@ -72,7 +72,7 @@ def _write(directory: Directory, source_id: str, path: str, content: bytes) -> b
     except FileExistsError:
         return False
     except OSError as error:
-        raise SourceUnavailable(source_id, f"{path}: {error.strerror}") from None
+        raise as_named(error, source_id, path) from None
     finally:
         hidden.unlink(missing_ok=True)
     return True

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from laminar_dagster.clients.kafka.options import (
-    PASS_THROUGH,
     RegistryOptions,
     check_topic,
     pass_through,
     registry_options,
 )
+from laminar_dagster.clients.kafka.properties import PASS_THROUGH
 from laminar_dagster.config.max_ahead import MAX_AHEAD
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.sources.option_values import (

@@ -12,8 +12,8 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from laminar_dagster.clients.kafka.consumer_settings import consumer_settings
-from laminar_dagster.clients.kafka.settings import without_secrets
-from laminar_dagster.core.errors import InvalidConfig, InvalidState
+from laminar_dagster.clients.kafka.properties import refused_settings
+from laminar_dagster.core.errors import InvalidState
 from laminar_dagster.sources.kafka.failures import PARTITION_EOF
 from laminar_dagster.sources.kafka.messages import (
     HEADERS_TYPE,
@@ -55,11 +55,8 @@ class PortableFetcher:
         if self._consumer is not None:
             raise InvalidState("the fetcher", "open", "be opened")
         callbacks = {"error_cb": self._on_error, "stats_cb": self._on_statistics, "logger": _log}
-        try:
+        with refused_settings(f"source {self._source_id}", self._settings):
             self._consumer = Consumer({**self._settings, **callbacks})
-        except (KafkaException, ValueError, TypeError) as error:
-            problem = without_secrets(str(error), self._settings)
-            raise InvalidConfig(f"source {self._source_id}", problem) from None
         self._place = topic, partition
         self._troubles = Troubles(self._source_id, topic, partition)
         self._errors: list[KafkaError] = []

@@ -17,6 +17,7 @@ _VARIABLES: Final = (
     "version",
     "log_bin",
     "binlog_format",
+    "binlog_checksum",
     "binlog_row_image",
     "binlog_row_metadata",
     "binlog_row_value_options",

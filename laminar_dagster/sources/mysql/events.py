@@ -6,6 +6,7 @@ it; the 32 bits that an event has for the byte are carried on beyond 4 GiB.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -83,6 +84,19 @@ class DamagedLog(ValueError):
     """The bytes of a log are not what their checksum says, or no events."""
 
 
+# What reading bytes ends in that were written as something else. Without checksums nothing tells
+# that an event is damaged but what is made of it.
+BROKEN: Final = (IndexError, KeyError, ValueError, ArithmeticError, struct.error)
+_FILE: Final = re.compile(r".*\.\d+", re.DOTALL)
+
+
+def why_broken(error: Exception) -> str:
+    """One of ``BROKEN`` in words; what was refused by name says so itself."""
+    if type(error) not in (*BROKEN, UnicodeDecodeError, OverflowError, ZeroDivisionError):
+        return str(error)
+    return f"an event that is none: {type(error).__name__}: {error}"
+
+
 class Event(NamedTuple):
     """One event.
 
@@ -140,7 +154,9 @@ def events(packets: Iterable[Packets], file: str, position: int) -> Iterator[Eve
                 if mark != int.from_bytes(data[end - _CHECKSUM : end], "little"):
                     raise DamagedLog(f"{file}:{position}: an event does not match its checksum")
             if kind == Kind.ROTATE and (flags & _ARTIFICIAL or log_pos == 0):
-                place, name = int.from_bytes(body[:8], "little"), body[8:].decode()
+                place, name = int.from_bytes(body[:8], "little"), body[8:].decode(errors="replace")
+                if not _FILE.fullmatch(name):
+                    raise DamagedLog(f"{file}:{position}: it goes on in a file {name[:80]!r}")
                 if name != file:
                     file, position = name, place
                 checked = None

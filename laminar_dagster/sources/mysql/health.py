@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.core.errors import DecodeFailed, LaminarError
 from laminar_dagster.core.health import HealthReport, PartitionHealth
 from laminar_dagster.core.offsets import MysqlPosition
+from laminar_dagster.sources.mysql.events import DamagedLog
 from laminar_dagster.sources.mysql.server_log import LogFiles, ServerLog, number_of
+
+CHECKSUM: Final = "binlog_checksum"
+_WITHOUT_CHECKSUMS: Final = (
+    "its log has no checksums (binlog_checksum = NONE), so that damage to it may pass for changes;"
+    " SET GLOBAL binlog_checksum = 'CRC32'"
+)
 
 
 def report(
@@ -32,6 +40,7 @@ def report(
     lag = files.bytes_from(file, place)
     seconds = _seconds_behind(server, file, place, now) if lag and file in files.sizes else 0
     message = f"connected, {lag:,} bytes and {seconds:,} s behind the log"
+    has_none = details.get(CHECKSUM, "").upper() == "NONE"
     return HealthReport(
         healthy=problem is None,
         message=message if problem is None else f"{message}; {problem}",
@@ -44,6 +53,7 @@ def report(
         },
         partitions=(PartitionHealth("", lag, _headroom(files, file, lag)),),
         error=problem,
+        warning=_WITHOUT_CHECKSUMS if has_none else "",
     )
 
 
@@ -58,8 +68,11 @@ def _headroom(files: LogFiles, file: str, lag: int) -> float | None:
 
 def _seconds_behind(server: ServerLog, file: str, place: int, now: int) -> int:
     """How long ago the next event was written."""
-    with server.events(file, place) as found:
-        event = next((each for each in found if each.start >= place or each.file != file), None)
+    try:
+        with server.events(file, place) as found:
+            event = next((each for each in found if each.start >= place or each.file != file), None)
+    except DamagedLog as error:
+        raise DecodeFailed(server.source_id, f"{file}:{place}", str(error)) from None
     return max(0, now - event.timestamp) if event is not None else 0
 
 

@@ -20,7 +20,15 @@ from laminar_dagster.sources.changes.columns import declared
 from laminar_dagster.sources.changes.options import OnTruncate
 from laminar_dagster.sources.mysql.change_rows import ChangeDecoder
 from laminar_dagster.sources.mysql.column_types import MysqlType
-from laminar_dagster.sources.mysql.events import ROWS, UNREADABLE, DamagedLog, Event, Kind
+from laminar_dagster.sources.mysql.events import (
+    BROKEN,
+    ROWS,
+    UNREADABLE,
+    DamagedLog,
+    Event,
+    Kind,
+    why_broken,
+)
 from laminar_dagster.sources.mysql.frames import Frame, statement_of
 from laminar_dagster.sources.mysql.gtids import GtidSet, mariadb_gtid, mysql_gtid, mysql_tagged_gtid
 from laminar_dagster.sources.mysql.logged_tables import LoggedTables
@@ -32,6 +40,8 @@ from laminar_dagster.sources.mysql.values import Unfit
 # For each table the types of its declared columns, as text.
 Shapes = Mapping[str, Mapping[str, str]]
 
+# Neither begins nor ends a transaction.
+_WITHIN: Final = frozenset({Kind.TABLE_MAP, *ROWS})
 # Rows are counted when so many bytes of them have come together, transactions taken when so many.
 _COUNT_BYTES: Final = 1024 * 1024
 _COUNT_TRANSACTIONS: Final = 10_000
@@ -140,8 +150,10 @@ class LogScanner:
         counter = _RowCounter() if limits.max_records is not None else None
         waiting: list[_Transaction] = []
         size = scanned = 0
+        reached = start
         try:
             for each in self._transactions(events, seen, counter):
+                reached = each.file, each.position
                 waiting.append(each)
                 size, scanned = size + each.row_bytes, scanned + each.bytes
                 # Before much more of the log is looked at than the limits allow.
@@ -151,8 +163,11 @@ class LogScanner:
                         return taken.scanned()
                     waiting, size = [], 0
             taken.take(waiting, counter)
-        except DamagedLog as error:
-            raise DecodeFailed(self._source_id, f"{start[0]}:{start[1]}", str(error)) from None
+        except LaminarError:
+            raise
+        except BROKEN as error:
+            place = f"{reached[0]}:{reached[1]}, or behind it"
+            raise DecodeFailed(self._source_id, place, why_broken(error)) from error
         return taken.scanned()
 
     def _transactions(
@@ -165,36 +180,21 @@ class LogScanner:
         # Whole, but with an end that no request can name: an epoch ends with the file.
         beyond: _Transaction | None = None
         for event in events:
-            kind = event.kind
             current.bytes += event.end - event.start
-            if kind == Kind.TABLE_MAP:
-                self._describe(event, current, shapes)
-                continue
-            if kind in ROWS:
-                table = self._tables.of_rows(event)
-                if table is not None:
-                    self._look_at_rows(event, table, current, counter)
-                continue
-            statement = statement_of(event)
-            effect = self._effect(event, statement, current) if statement is not None else None
-            if kind == Kind.MARIADB_GTID:
-                current.gtids.append(mariadb_gtid(event.body, event.server_id))
-            elif kind == Kind.GTID:
-                current.gtids.append(mysql_gtid(event.body))
-            elif kind == Kind.TAGGED_GTID:
-                current.gtids.append(mysql_tagged_gtid(event.body))
-            elif kind == Kind.XA_PREPARE:
-                # Committed in one phase, it is like any other.
-                if current.changes and not event.body[0]:
-                    self._refuse(event, current, "a prepared transaction (XA), which may be undone")
-            elif kind in UNREADABLE:
-                self._refuse(event, current, f"the log holds {UNREADABLE[Kind(kind)]}")
-            elif kind == Kind.FORMAT:
+            if event.kind == Kind.FORMAT:
                 # A server that died may have left a transaction without an end.
                 self._tables.forget()
                 current, beyond = beyond or _Transaction(), None
                 current.bytes += event.end - event.start
-            if not frame.is_end(event, effect):
+            try:
+                effect = self._look_at(event, current, shapes, counter)
+                is_end = event.kind not in _WITHIN and frame.is_end(event, effect)
+            except LaminarError:
+                raise
+            except BROKEN as error:
+                place = f"{event.file}:{event.start}"
+                raise DecodeFailed(self._source_id, place, why_broken(error)) from error
+            if not is_end:
                 continue
             if event.end > LAST_PLACE:
                 if counter is not None:
@@ -203,6 +203,39 @@ class LogScanner:
             else:
                 yield _ended(current, event)
             current = _Transaction()
+
+    def _look_at(
+        self,
+        event: Event,
+        current: _Transaction,
+        shapes: dict[str, dict[str, str]],
+        counter: _RowCounter | None,
+    ) -> Effect | None:
+        """Take note of an event; tell what its statement does, if it is one."""
+        kind = event.kind
+        if kind == Kind.TABLE_MAP:
+            self._describe(event, current, shapes)
+            return None
+        if kind in ROWS:
+            table = self._tables.of_rows(event)
+            if table is not None:
+                self._look_at_rows(event, table, current, counter)
+            return None
+        statement = statement_of(event)
+        effect = self._effect(event, statement, current) if statement is not None else None
+        if kind == Kind.MARIADB_GTID:
+            current.gtids.append(mariadb_gtid(event.body, event.server_id))
+        elif kind == Kind.GTID:
+            current.gtids.append(mysql_gtid(event.body))
+        elif kind == Kind.TAGGED_GTID:
+            current.gtids.append(mysql_tagged_gtid(event.body))
+        elif kind == Kind.XA_PREPARE:
+            # Committed in one phase, it is like any other.
+            if current.changes and not event.body[0]:
+                self._refuse(event, current, "a prepared transaction (XA), which may be undone")
+        elif kind in UNREADABLE:
+            self._refuse(event, current, f"the log holds {UNREADABLE[Kind(kind)]}")
+        return effect
 
     def _look_at_rows(
         self,

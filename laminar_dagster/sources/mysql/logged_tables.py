@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Final
 
-from laminar_dagster.sources.mysql.events import Event
+from laminar_dagster.sources.mysql.events import DamagedLog, Event
 from laminar_dagster.sources.mysql.statements import TableName
 from laminar_dagster.sources.mysql.table_map import (
     LoggedTable,
@@ -13,6 +14,9 @@ from laminar_dagster.sources.mysql.table_map import (
     table_id_of,
     table_name_of,
 )
+
+# Of an event without changes, which ends a statement.
+_OF_NO_TABLE: Final = frozenset({0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF})
 
 
 class LoggedTables:
@@ -64,8 +68,15 @@ class LoggedTables:
         return table
 
     def of_rows(self, event: Event) -> LoggedTable | None:
-        """What changes are about; None if it is none of the source's tables."""
-        return self._by_id.get(table_id_of(event.body))
+        """What changes are about; None if it is none of the source's tables.
+
+        Raises:
+            DamagedLog: No description has this number, so nobody knows whose changes they are.
+        """
+        number = table_id_of(event.body)
+        if number not in self._by_id and number not in _OF_NO_TABLE:
+            raise DamagedLog(f"changes to a table with the number {number}, which none has")
+        return self._by_id.get(number)
 
     def forget(self) -> None:
         """A new file has begun: the numbers of descriptions mean something else there."""

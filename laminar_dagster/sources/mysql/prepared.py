@@ -13,7 +13,7 @@ import pymysql
 from laminar_dagster.clients.mysql.errors import code_of
 from laminar_dagster.clients.mysql.session import Session
 from laminar_dagster.core.errors import AuthFailed, DecodeFailed, SourceUnavailable
-from laminar_dagster.sources.mysql.events import DamagedLog
+from laminar_dagster.sources.mysql.events import BROKEN, why_broken
 from laminar_dagster.sources.mysql.frames import statement_of
 from laminar_dagster.sources.mysql.server_log import ServerLog
 from laminar_dagster.sources.mysql.statements import Effect, effect_of
@@ -46,8 +46,9 @@ def require_nothing_prepared(server: ServerLog, file: str, position: int) -> Non
                 if statement and effect_of(statement, ())[0] is Effect.COMPLETES:
                     text = "a prepared transaction (XA) was committed while the copy was begun"
                     raise SourceUnavailable(server.source_id, text)
-    except DamagedLog as error:
-        raise DecodeFailed(server.source_id, f"{file}:{position}", str(error)) from None
+    except BROKEN as error:
+        place = f"{file}:{position}, or behind it"
+        raise DecodeFailed(server.source_id, place, why_broken(error)) from error
 
 
 def _prepared(server: ServerLog, session: Session) -> int:

@@ -10,7 +10,12 @@ from typing import Final
 import pyarrow as pa
 
 from laminar_dagster.clients.mysql.binlog import FIRST_EVENT
-from laminar_dagster.core.errors import DecodeFailed, SourceReplaced, SourceUnavailable
+from laminar_dagster.core.errors import (
+    DecodeFailed,
+    LaminarError,
+    SourceReplaced,
+    SourceUnavailable,
+)
 from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.offsets import MysqlPosition, SourceRange, progress_of
 from laminar_dagster.core.ports import SnapshotKeeper
@@ -19,7 +24,7 @@ from laminar_dagster.sources.changes.snapshot_files import read_snapshot
 from laminar_dagster.sources.decoded import BadRecord, PlacedChunk, chunk_of
 from laminar_dagster.sources.mysql.catalogue import charsets_of, look_up
 from laminar_dagster.sources.mysql.change_rows import Change, ChangeDecoder
-from laminar_dagster.sources.mysql.events import ROWS, DamagedLog, Event, Kind
+from laminar_dagster.sources.mysql.events import BROKEN, ROWS, Event, Kind, why_broken
 from laminar_dagster.sources.mysql.frames import last_ends
 from laminar_dagster.sources.mysql.logged_tables import LoggedTables
 from laminar_dagster.sources.mysql.options import MysqlCdcOptions
@@ -27,8 +32,6 @@ from laminar_dagster.sources.mysql.positions import position_of
 from laminar_dagster.sources.mysql.row_walk import RowsEvent
 from laminar_dagster.sources.mysql.server_log import ServerLog, files_of, number_of
 from laminar_dagster.sources.mysql.statements import Effect, effect_of, statement_in
-from laminar_dagster.sources.mysql.table_map import UnreadableTable
-from laminar_dagster.sources.mysql.values import Unfit
 
 # Changes of so many bytes are decoded together: counted, so that chunks are always the same.
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
@@ -94,9 +97,11 @@ class MysqlSplitReader:
                         continue
                     yield from reading.take(event)
             yield from reading.rest()
-        except (DamagedLog, UnreadableTable, Unfit) as error:
+        except LaminarError:
+            raise
+        except BROKEN as error:
             shown = f"{reached[0]}:{reached[1]}"
-            raise DecodeFailed(self.source_id, shown, str(error)) from None
+            raise DecodeFailed(self.source_id, shown, why_broken(error)) from error
         if (number_of(reached[0]), reached[1]) == last[:2]:
             return
         if beyond is None:

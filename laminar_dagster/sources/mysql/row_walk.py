@@ -165,6 +165,10 @@ class _Walk:
         if (at > self._end).any():
             wrong = f"{self._table.schema}.{self._table.name}"
             raise DamagedLog(f"a row of {wrong} is longer than the event that holds it")
+        if (at <= starts).any():
+            # No row is empty. The cursors would never come to the end.
+            wrong = f"{self._table.schema}.{self._table.name}"
+            raise DamagedLog(f"a row of {wrong} has no bytes")
         self._rounds.append((self._event, starts, at))
         left = at < self._end
         if left.all():

@@ -14,6 +14,7 @@ from laminar_dagster.clients.mysql.errors import (
     code_of,
     describe,
     describe_connecting,
+    is_passing,
     is_refusal,
     is_refusal_to_connect,
 )
@@ -21,7 +22,9 @@ from laminar_dagster.clients.mysql.server import Server
 from laminar_dagster.clients.mysql.session import Session
 from laminar_dagster.core.errors import (
     AuthFailed,
+    LaminarError,
     RetentionExpired,
+    ServiceFailed,
     SourceReplaced,
     SourceUnavailable,
 )
@@ -56,25 +59,25 @@ class ServerLog:
             SourceUnavailable, AuthFailed: It cannot be had, or is lost.
         """
         try:
-            found = self.server.connect(f"{_APPLICATION} {self.source_id}"[:64])
+            found = self.server.connect(f"{_APPLICATION} {self.source_id}")
         except pymysql.Error as error:
             text = describe_connecting(error, self.server)
-            if is_refusal_to_connect(error):
-                raise AuthFailed(f"the MySQL server of source {self.source_id}", text) from None
-            raise SourceUnavailable(self.source_id, text) from None
+            raise self._failure(error, text, is_refusal_to_connect(error)) from None
         found.limit(_PATIENCE)
         with closing(_Quietly(found)):
             try:
                 found.run(_SESSION)
                 yield found
             except pymysql.Error as error:
-                raise self._failure(error) from None
+                text = describe(error, self.server)
+                raise self._failure(error, text, is_refusal(error)) from None
 
-    def _failure(self, error: pymysql.Error) -> Exception:
-        text = describe(error, self.server)
-        if is_refusal(error):
+    def _failure(self, error: pymysql.Error, text: str, is_refused: bool) -> LaminarError:
+        if is_refused:
             return AuthFailed(f"the MySQL server of source {self.source_id}", text)
-        return SourceUnavailable(self.source_id, text)
+        if is_passing(error):
+            return SourceUnavailable(self.source_id, text)
+        return ServiceFailed(f"the MySQL server of source {self.source_id}", text)
 
     @contextmanager
     def events(self, file: str, position: int) -> Iterator[Iterator[Event]]:

@@ -36,7 +36,7 @@ from laminar_dagster.sources.changes.planned import schema_of
 from laminar_dagster.sources.mysql.captured_tables import CapturedTables
 from laminar_dagster.sources.mysql.catalogue import look_up, require_ready
 from laminar_dagster.sources.mysql.events import DamagedLog
-from laminar_dagster.sources.mysql.health import report
+from laminar_dagster.sources.mysql.health import CHECKSUM, report
 from laminar_dagster.sources.mysql.options import MysqlCdcOptions, read_options
 from laminar_dagster.sources.mysql.planning import Planner, require_same_log
 from laminar_dagster.sources.mysql.positions import is_newer, position_of, within
@@ -227,6 +227,7 @@ class MysqlCdcSource:
             with self._server.session() as session:
                 facts = look_up(session)
                 details |= {"server": facts.identity, "version": facts.variables["version"]}
+                details[CHECKSUM] = facts.variables.get(CHECKSUM, "")
                 require_ready(facts, self.address)
                 files = files_of(session, self._source_id)
                 ((now,),) = session.run("SELECT UNIX_TIMESTAMP()").rows

@@ -38,6 +38,7 @@ _REFUSED: Final = {
 }
 # The bytes that so many digits of a decimal take, beside whole groups of nine.
 _DIGIT_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+_LONGEST_PREFIX: Final = 4
 _SIGNS, _DEFAULT_CHARSET, _CHARSETS, _NAMES, _SET_LABELS, _ENUM_LABELS = 1, 2, 3, 4, 5, 6
 _LABEL_DEFAULT_CHARSET, _LABEL_CHARSETS = 10, 11
 _NO_NAMES: Final = (
@@ -204,6 +205,8 @@ def _physical(kind: int, metadata: _Cursor) -> _Physical:
             return _Physical(kind, size=whole + (meta[0] + 1) // 2, fraction=meta[0])
         case 246:
             precision, scale = meta
+            if scale > precision:
+                raise UnreadableTable(f"the log holds a decimal({precision}, {scale})")
             return _Physical(kind, decimal_size(precision, scale), 0, 0, precision, scale)
         case 16:
             bits, whole = meta
@@ -212,6 +215,8 @@ def _physical(kind: int, metadata: _Cursor) -> _Physical:
             (length,) = struct.unpack("<H", meta)
             return _Physical(kind, prefix=1 if length < 256 else 2, length=length)
         case 245 | 252 | 255:
+            if not 1 <= meta[0] <= _LONGEST_PREFIX:
+                raise UnreadableTable(f"the log holds a column with {meta[0]} bytes of length")
             return _Physical(kind, prefix=meta[0])
         case 254:
             return _string(meta)

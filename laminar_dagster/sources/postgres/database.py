@@ -173,7 +173,7 @@ class Database:
         }
         try:
             connection = self._server.connect(
-                f"laminar source {self._source_id}"[:63], replication=replication
+                f"laminar source {self._source_id}", replication=replication
             )
         except psycopg.Error as error:
             raise while_connecting(error, self._source_id, self._server) from None

@@ -7,7 +7,9 @@ import psycopg
 from laminar_dagster.clients.postgres.failures import (
     describe,
     hide_secrets,
+    is_passing,
     is_refusal,
+    may_connect_later,
     one_line,
 )
 from laminar_dagster.clients.postgres.server import Server
@@ -16,6 +18,7 @@ from laminar_dagster.core.errors import (
     InvalidConfig,
     LaminarError,
     RetentionExpired,
+    ServiceFailed,
     SlotNotFound,
     SourceUnavailable,
 )
@@ -30,8 +33,10 @@ def while_connecting(error: psycopg.Error, source_id: str, server: Server) -> La
     if is_refusal(text):
         if "replication role" in text or "WAL sender" in text:
             text += "; ALTER ROLE … REPLICATION"
-        return AuthFailed(f"the PostgreSQL server of source {source_id}", text)
-    return SourceUnavailable(source_id, text)
+        return AuthFailed(_server_of(source_id), text)
+    if may_connect_later(text):
+        return SourceUnavailable(source_id, text)
+    return ServiceFailed(_server_of(source_id), text)
 
 
 def while_asking(error: psycopg.Error, source_id: str, server: Server, slot: str) -> LaminarError:
@@ -40,7 +45,7 @@ def while_asking(error: psycopg.Error, source_id: str, server: Server, slot: str
     match error.sqlstate:
         case "42501":
             hint = "the role needs REPLICATION, and SELECT on the tables"
-            return AuthFailed(f"the PostgreSQL server of source {source_id}", f"{reason}; {hint}")
+            return AuthFailed(_server_of(source_id), f"{reason}; {hint}")
         case "55P03":
             who = "a table is locked by somebody else for longer than `slot.timeout`"
             return SourceUnavailable(source_id, f"{reason}; {who}: see pg_locks")
@@ -50,5 +55,11 @@ def while_asking(error: psycopg.Error, source_id: str, server: Server, slot: str
             return RetentionExpired(source_id, f"the log from slot {slot} on", reason)
         case "42704" | "42P01" | "42703" | "55000":
             return InvalidConfig(f"source `{source_id}`", reason, "see docs/postgres-cdc.md")
-        case _:
+        case _ if is_passing(error):
             return SourceUnavailable(source_id, reason)
+        case _:
+            return ServiceFailed(_server_of(source_id), reason)
+
+
+def _server_of(source_id: str) -> str:
+    return f"the PostgreSQL server of source {source_id}"

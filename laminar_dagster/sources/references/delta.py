@@ -16,8 +16,15 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaProtocolError, TableNotFoundError
 
 from laminar_dagster.clients.concealment import conceal
+from laminar_dagster.clients.delta import Meaning, meaning_of, readable
+from laminar_dagster.clients.transience import shown
 from laminar_dagster.config.model import ReferenceTable
-from laminar_dagster.core.errors import ReferenceUnavailable
+from laminar_dagster.core.errors import (
+    AuthFailed,
+    LaminarError,
+    ReferenceUnavailable,
+    ServiceFailed,
+)
 from laminar_dagster.core.ids import ReferenceId
 from laminar_dagster.core.ports import ReferenceFreshness, ReferenceRows
 from laminar_dagster.sources.option_values import Mistakes, read_values
@@ -117,7 +124,7 @@ class DeltaReference:
             raise self._shape.unfit(self._shown(error)) from None
         except Exception as error:
             # The client raises bare exceptions too: a file that was vacuumed, a store that is away.
-            raise ReferenceUnavailable(self.reference_id, self._shown(error)) from None
+            raise self._named(error) from None
         self._shape.require_room(rows.nbytes)
         return ReferenceRows(_version_of(table), self._shape.files_of(self._cast(rows)))
 
@@ -127,7 +134,16 @@ class DeltaReference:
         except TableNotFoundError:
             raise self._shape.unfit(f"there is no Delta table at {self._location}") from None
         except Exception as error:
-            raise ReferenceUnavailable(self.reference_id, self._shown(error)) from None
+            raise self._named(error) from None
+
+    def _named(self, error: Exception) -> LaminarError:
+        reason, meaning = self._shown(error), meaning_of(error)
+        # A file that is gone was vacuumed while it was read: the next look finds newer ones.
+        if meaning is Meaning.PASSING or isinstance(error, FileNotFoundError):
+            return ReferenceUnavailable(self.reference_id, reason)
+        if meaning is Meaning.REFUSED:
+            return AuthFailed(f"reference table {self.reference_id}", reason)
+        return ServiceFailed(f"reference table {self.reference_id}", reason)
 
     def _require_columns(self, table: DeltaTable) -> None:
         there = pa.schema(table.schema().to_arrow())
@@ -147,8 +163,8 @@ class DeltaReference:
 
     def _shown(self, error: Exception) -> str:
         """An error without storage options, which may be secrets, and without a backtrace."""
-        text = str(error).split("\n   0:")[0].strip()
-        return f"{self._location}: {conceal(text, tuple(self._storage.values()), '')}"
+        text = conceal(shown(error), tuple(self._storage.values()), "")
+        return f"{self._location}: {readable(text)}"
 
 
 def _version_of(table: DeltaTable) -> str:

@@ -31,7 +31,7 @@ from laminar_dagster.core.errors import (
 )
 from laminar_dagster.core.ids import ReferenceId, SourceId
 from laminar_dagster.core.ports import Admission, ReferenceFreshness, ReferenceRows
-from laminar_dagster.sources.file.directory import Directory
+from laminar_dagster.sources.file.directory import Directory, as_named
 from laminar_dagster.sources.file.options import FileOptions, read_options
 from laminar_dagster.sources.file.source import FileSource
 from laminar_dagster.sources.option_values import Mistakes, read_values
@@ -150,8 +150,10 @@ class FileReference:
         except SourceUnavailable as error:
             raise ReferenceUnavailable(self.reference_id, error.reason) from None
         except OSError as error:
-            reason = f"{self._path}: {error.strerror}"
-            raise ReferenceUnavailable(self.reference_id, reason) from None
+            failure = as_named(error, self.reference_id, str(self._path))
+            if not isinstance(failure, SourceUnavailable):
+                raise failure from None
+            raise ReferenceUnavailable(self.reference_id, failure.reason) from None
         if not found:
             reason = f"there is no file {options.pattern} in {root}"
             raise ReferenceUnavailable(self.reference_id, reason)

@@ -207,3 +207,14 @@ def setting(shop: Shop, name: str, value: str, usual: str) -> Iterator[None]:
             yield
         finally:
             cursor.execute(f"SET GLOBAL {name} = {usual}")
+
+
+def test_a_log_without_checksums_is_doubtful(shop: Shop) -> None:
+    assert "binlog_checksum" not in shop.source().health(()).warning
+    shop.run("SET GLOBAL binlog_checksum = 'NONE'")
+    try:
+        health = shop.source().health(())
+    finally:
+        shop.run("SET GLOBAL binlog_checksum = 'CRC32'")
+    assert health.healthy
+    assert "SET GLOBAL binlog_checksum = 'CRC32'" in health.warning

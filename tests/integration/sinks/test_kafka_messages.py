@@ -6,6 +6,7 @@ import io
 import json
 import time
 import urllib.request
+import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,18 @@ from google.protobuf import message_factory
 
 from infra.kafka import KafkaEndpoint
 from infra.schema_registry import SchemaRegistryEndpoint
+from laminar_dagster.clients.kafka.asker import Asker
+from laminar_dagster.clients.kafka.cluster import Cluster
 from laminar_dagster.clients.kafka.options import RegistryOptions
+from laminar_dagster.clients.kafka.partition_reader import PartitionReader
+from laminar_dagster.clients.kafka.transactions import (
+    STATE_TOPIC,
+    Transaction,
+    find_transactions,
+    identity_of,
+    partition_of,
+    transaction_of,
+)
 from laminar_dagster.core.errors import (
     BufferOverflow,
     InvalidConfig,
@@ -31,7 +43,7 @@ from laminar_dagster.core.offsets import KafkaPosition
 from laminar_dagster.core.ports import GroupOffsets, StagedOutput
 from laminar_dagster.encoding.protobuf_schema import MAIN, compile_proto, load
 from laminar_dagster.sinks.kafka.options import NewTopics
-from laminar_dagster.sinks.kafka.producer import TransactionalProducer
+from laminar_dagster.sinks.kafka.producer import TransactionalProducer, transactional_id
 from laminar_dagster.sinks.kafka.sink import EPOCH_HEADER, SINK_HEADER
 from tests.integration.sinks.kafka_place import LIMITS, KafkaPlace, messages
 from tests.services.kafka import (
@@ -280,6 +292,51 @@ def test_offsets_that_the_group_does_not_take_hold_up_no_epoch(
     sink.commit(EpochNumber(1), StagedOutput(output.entry, output.read, offsets=offsets))
     assert len(values(place)) == 3
     assert "are not written with the epoch" in caplog.text
+    assert sink.ledger() == 1
+
+
+def test_after_offsets_that_were_not_taken_a_new_producer_begins(
+    place: KafkaPlace, kafka_service: KafkaEndpoint
+) -> None:
+    """What is still on its way of the first transaction must not become part of the second."""
+    position = KafkaPosition(topic=f"{place.prefix}-gone", partition=0, offset=42)
+    offsets = (GroupOffsets(kafka_service.cluster, f"{place.prefix}-readers", (position,)),)
+    output = staged(ROWS)
+    sink = place.sink(SINK, limits=replace(LIMITS, connect=3.0))
+    sink.commit(EpochNumber(1), StagedOutput(output.entry, output.read, offsets=offsets))
+    seen = history(place, transactional_id(str(place.pipeline), SINK, 0))
+    begun = {(each.started, each.producer_id, each.producer_epoch) for each in seen}
+    begun = {each for each in begun if each[0] >= 0}
+    assert len({started for started, *_ in begun}) == 2
+    assert len({(identity, epoch) for _, identity, epoch in begun}) == 2
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_the_coordinators_of_ids_of_either_sign_are_found(
+    kafka_service: KafkaEndpoint, number: int
+) -> None:
+    identity = f"laminar.signs.{uuid.uuid4().hex}.{number}"
+    settings = {"bootstrap.servers": kafka_service.bootstrap}
+    asker = Asker.sink(SINK)
+    with TransactionalProducer(SINK, identity, settings, LIMITS) as producer:
+        producer.fence()
+        (found,) = find_transactions(asker, Cluster(asker, settings, 20.0), [identity])
+    assert (found.identity, found.state) == (identity, "over")
+
+
+def history(place: KafkaPlace, identity: str) -> list[Transaction]:
+    """What a transaction's coordinator has written down of it, in order."""
+    asker = Asker.sink(SINK)
+    cluster = Cluster(asker, {"bootstrap.servers": place.bootstrap}, patience=20.0)
+    count = len(cluster.leaders(STATE_TOPIC))
+    found: list[Transaction] = []
+    with PartitionReader(asker, cluster, (STATE_TOPIC, partition_of(identity, count))) as reader:
+        for message in reader.news(reader.end()):
+            key, value = message.key(), message.value()
+            if isinstance(key, bytes) and isinstance(value, bytes):
+                if identity_of(key) == identity:
+                    found.append(transaction_of(identity, value, ""))
+    return [each for each in found if each.state == "open"]
 
 
 # --- formats and the registry ---------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 
 from laminar_dagster.cli import validate
 from laminar_dagster.core.errors import InvalidConfig, SourceUnavailable, StoreUnavailable
+from laminar_dagster.core.health import HealthReport
 from laminar_dagster.core.ids import SourceId
+from laminar_dagster.core.offsets import SourcePosition
 from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.runtime import assembly
 from laminar_dagster.runtime.assembly import Adapters
@@ -160,6 +163,18 @@ def test_asks_store_sources_and_sinks(project: Project) -> None:
     assert "5 parts, all of them answer." in project.laminar("validate", "--connect").stdout
 
 
+@pytest.mark.usefixtures("without_spark")
+def test_a_store_that_others_can_read_is_told(project: Project) -> None:
+    assert project.laminar("validate", "--connect").stderr == ""
+    (project.root / ".laminar" / "clicks" / "store").chmod(0o755)
+    told = project.laminar("validate", "--connect")
+    assert told.exit_code == 0
+    assert "warning: store file://" in told.stderr
+    assert "every account of this machine can get into its folder (mode 0755)" in told.stderr
+    (checked,) = project.laminar.json("validate", "--connect")["pipelines"]
+    assert "chmod -R go=" in checked["connections"][0]["warning"]
+
+
 def _with(monkeypatch: pytest.MonkeyPatch, adapters: Adapters) -> None:
     def build(*_args: object) -> Adapters:
         return adapters
@@ -219,6 +234,20 @@ def test_a_source_is_asked_how_it_does(project: Project, monkeypatch: pytest.Mon
     assert found == "3 records in 1 of 2 partitions; connected to 1 broker(s), lag 3"
 
 
+@pytest.mark.usefixtures("without_spark")
+def test_what_is_doubtful_about_a_source_is_told(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Doubtful(ObservedSource):
+        def health(self, positions: tuple[SourcePosition, ...]) -> HealthReport:
+            return replace(super().health(positions), warning="its log has no checksums")
+
+    _with(monkeypatch, Adapters((Doubtful(MemoryLog([[1]]), SourceId("clicks")),), ()))
+    told = project.laminar("validate", "--connect")
+    assert told.exit_code == 0
+    assert "warning: source clicks: its log has no checksums" in told.stderr
+
+
 def test_metrics_without_their_packages_are_a_mistake(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,7 +266,7 @@ def test_metrics_without_their_packages_are_a_mistake(
 
 def test_a_lasting_problem_decides_the_exit_code(project: Project) -> None:
     (project.root / ".laminar").write_text("in the way of the store")
-    assert project.laminar("validate", "--connect").exit_code == 75
+    assert project.laminar("validate", "--connect").exit_code == 2
     errors: list[Any] = [StoreUnavailable("s", "away"), InvalidConfig("x", "y")]
     assert validate._exit_code(errors) == 2
     assert validate._exit_code([SourceUnavailable("s", "r")]) == 75

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import socket
+import threading
 import time
 from collections.abc import Iterator
 
@@ -80,6 +82,120 @@ def test_a_registry_that_never_answers_is_given_up() -> None:
         with pytest.raises(RegistryUnavailable, match="timed out"):
             SchemaRegistry(url, retry=RetryPolicy(patience=0.6, timeout=0.3)).schema(1)
         assert time.monotonic() - begun < 3
+
+
+class SlowServer:
+    """Sends an answer byte by byte, and never comes to its end. Counts who asked."""
+
+    def __init__(self, beginning: bytes, more: bytes) -> None:
+        self.asked = 0
+        self._beginning, self._more = beginning, more
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> str:
+        self._thread.start()
+        return f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._listening.close()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while not self._over.is_set():
+            try:
+                line, _ = self._listening.accept()
+            except OSError:
+                return
+            self.asked += 1
+            with line, contextlib.suppress(OSError):
+                line.recv(65_536)
+                line.sendall(self._beginning)
+                # Often enough that no time-out of the socket is ever reached.
+                while not self._over.wait(0.02):
+                    line.sendall(self._more)
+
+
+@pytest.mark.parametrize(
+    ("beginning", "more"),
+    [
+        (b"", b"H"),
+        (b"HTTP/1.1 200 OK\r\n", b"x"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b" "),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b" "),
+    ],
+)
+def test_a_registry_that_answers_byte_by_byte_is_given_up(beginning: bytes, more: bytes) -> None:
+    retry = RetryPolicy(0.01, 0.02, patience=0.9, timeout=0.3)
+    with SlowServer(beginning, more) as url:
+        registry = SchemaRegistry(url, retry=retry)
+        with pytest.raises(RegistryUnavailable, match="timed out: no whole answer within"):
+            registry.schema(1)
+
+
+def test_an_answer_that_is_cut_short_is_asked_for_again() -> None:
+    whole = b"HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            for body in (b'{"sch', b'{"schema": "int"}'):
+                line, _ = listening.accept()
+                with line:
+                    line.recv(65_536)
+                    line.sendall(whole + body)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        assert SchemaRegistry(url, retry=QUICK).schema(1).text == "int"
+        thread.join()
+
+
+def test_an_answer_without_end_is_read_to_a_limit() -> None:
+    with SlowServer(b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (8 << 20), b" " * (1 << 20)) as url:
+        with pytest.raises(InvalidConfig, match="larger than 8 MiB"):
+            SchemaRegistry(url).schema(1)
+
+
+def test_a_schema_takes_no_longer_than_all_of_it_may(held: SmallRegistry) -> None:
+    _diamond(held, 10)
+    retry = RetryPolicy(whole=0.0)
+    with pytest.raises(RegistryUnavailable, match="all that it needs took longer than 0 s"):
+        SchemaRegistry(held.url, retry=retry).latest("level-10")
+
+
+def _diamond(held: SmallRegistry, levels: int) -> None:
+    """Each level needs the one below by two names."""
+    held.add_version("level-0", 1, "int")
+    for level in range(1, levels + 1):
+        below = {"subject": f"level-{level - 1}", "version": 1}
+        names = [f"left-{level}", f"right-{level}"]
+        needed = [{"name": name, **below} for name in names]
+        held.add_version(f"level-{level}", 1, "int", references=needed)
+
+
+@pytest.mark.parametrize("levels", [10, 60])
+def test_what_is_needed_twice_is_asked_for_once(held: SmallRegistry, levels: int) -> None:
+    _diamond(held, levels)
+    found = SchemaRegistry(held.url, retry=QUICK).latest(f"level-{levels}")
+    assert len(held.requests) == levels + 1
+    order = [each.name for each in found.in_order()]
+    assert len(order) == len(set(order)) == 2 * levels
+    places = {name: place for place, name in enumerate(order)}
+    for level in range(2, levels + 1):
+        assert places[f"left-{level - 1}"] < places[f"left-{level}"]
+
+
+@pytest.mark.parametrize(
+    "references", [[{"name": "a"}], [7], 7, [{"subject": "a", "version": 1}], [None]]
+)
+def test_references_that_are_none(held: SmallRegistry, references: object) -> None:
+    held.add(1, "int", references=references)
+    with pytest.raises(InvalidConfig, match="references that are none"):
+        SchemaRegistry(held.url, retry=QUICK).schema(1)
 
 
 def test_credentials(held: SmallRegistry) -> None:

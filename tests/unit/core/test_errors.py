@@ -53,6 +53,7 @@ SNAPSHOT = {
     "AlreadyReplayed": ("already_replayed", 3),
     "AuthFailed": ("auth_failed", 2),
     "BufferOverflow": ("buffer_overflow", 1),
+    "ServiceFailed": ("service_failed", 1),
     "CannotRebuild": ("cannot_rebuild", 3),
     "CheckpointListFailed": ("checkpoint_list_failed", 75),
     "ChecksumMismatch": ("checksum_mismatch", 4),

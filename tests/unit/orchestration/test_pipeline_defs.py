@@ -44,6 +44,14 @@ def test_lineage_leads_from_sources_to_sinks(stage: Stage) -> None:
     assert below("clicks", "checkpoint_manifest") == {"sqlite/out.db/t"}
 
 
+def test_two_pipelines_that_are_one_name_to_dagster_are_refused(tmp_path: Path) -> None:
+    for name in ("shop.eu", "shop-eu"):
+        config = f"name: {name}\nstore: {name}-state\n"
+        write_pipeline(tmp_path, name, {**DOWNSTREAM, "pipeline.yml": config, "sinks.sql": ""})
+    with pytest.raises(InvalidConfig, match="are both `shop_eu` to Dagster"):
+        build_project_defs(tmp_path)
+
+
 def test_a_reference_table_is_an_asset_that_lineage_leads_from(tmp_path: Path) -> None:
     table = (
         "CREATE REFERENCE TABLE names (id BIGINT NOT NULL, name STRING, PRIMARY KEY (id))"

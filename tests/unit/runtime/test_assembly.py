@@ -10,8 +10,8 @@ import pytest
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.errors import RetentionExpired
 from laminar_dagster.core.ports import Admission
-from laminar_dagster.runtime.assembly import assemble, build_source
-from tests.unit.config.folders import CONFIG, load
+from laminar_dagster.runtime.assembly import assemble, build_source, known_connectors
+from tests.unit.config.folders import CONFIG, load, mistakes
 
 SOURCE = """CREATE SOURCE TABLE s (n INT)
 WITH (connector = 'file', path = 'in', format = 'ndjson'{more});
@@ -75,3 +75,51 @@ CREATE SINK lake FROM v WITH (connector = 'delta', path = 'lake');
         "kept": ("v", "upsert", ("n",)),
         "lake": ("v", "append", ()),
     }
+
+
+def test_properties_of_librdkafka_are_told_at_their_lines(tmp_path: Path) -> None:
+    files = """CREATE SOURCE TABLE s (n INT) WITH (
+    connector = 'kafka', topic = 't', 'group.id' = 'g', 'bootstrap.servers' = 'b:9092',
+    'kafka.security.protocol' = 'SASL_SSL',
+    'kafka.ssl.ca.loction' = '/ca.pem'
+);
+CREATE VIEW v AS SELECT n FROM s;
+CREATE SINK kept FROM v WITH (
+    connector = 'kafka', topic = 'o', 'bootstrap.servers' = 'b:9092',
+    'kafka.compression.type' = 'zipp'
+);
+"""
+    found = mistakes(tmp_path, {"a.sql": files}, connectors=known_connectors())
+    assert [line.split(":")[1] for line in found] == ["4", "9"]
+    assert "did you mean `kafka.ssl.ca.location`?" in found[0]
+    assert 'Invalid value "zipp"' in found[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ("'schema.registry.url' = 'http://registry:8081', {registry}", 3),
+        ("'schema.registry.url' = 'https://registry:8081', {registry}", None),
+        ("'schema.registry.url' = 'http://127.0.0.1:8081', {registry}", None),
+        ("'schema.registry.url' = 'http://[::1]:8081', {registry}", None),
+        ("'schema.registry.url' = 'http://registry:8081'", None),
+        ("'kafka.security.protocol' = 'SASL_PLAINTEXT', 'kafka.sasl.mechanism' = 'PLAIN'", 3),
+        ("'kafka.security.protocol' = 'SASL_SSL', 'kafka.sasl.mechanism' = 'PLAIN'", None),
+        (
+            "'kafka.security.protocol' = 'SASL_PLAINTEXT',"
+            " 'kafka.sasl.mechanism' = 'SCRAM-SHA-256'",
+            None,
+        ),
+    ],
+)
+def test_secrets_in_plain_text_are_told(tmp_path: Path, options: str, line: int | None) -> None:
+    registry = "'schema.registry.username' = 'u', 'schema.registry.password' = '${PASSWORD}'"
+    text = f"""CREATE SOURCE TABLE s (n INT) WITH (
+    connector = 'kafka', topic = 't', 'group.id' = 'g', 'bootstrap.servers' = 'b:9092',
+    {options.format(registry=registry)}
+);
+CREATE VIEW v AS SELECT n FROM s;
+"""
+    found = load(tmp_path, {"a.sql": text}, {"PASSWORD": "s3cret"}, known_connectors()).warnings
+    assert [each.split(":")[1] for each in found] == ([str(line)] if line else [])
+    assert "s3cret" not in str(found)

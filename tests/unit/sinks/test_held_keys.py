@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from laminar_dagster.core.errors import InvalidConfig, SinkUnavailable
+from laminar_dagster.core.errors import InvalidConfig, ServiceFailed
 from laminar_dagster.core.ids import EpochNumber, PipelineName
 from laminar_dagster.core.ports import HeldKeys, Searchable, Sink
 from laminar_dagster.sinks.delta.sink import DeltaSink
@@ -92,5 +92,5 @@ def test_a_table_that_cannot_be_read(system: str, tmp_path: Path) -> None:
     else:
         for each in (tmp_path / "t").glob("*.parquet"):
             each.unlink()
-    with pytest.raises(SinkUnavailable):
+    with pytest.raises(ServiceFailed):
         held(sink, rows, ("k",))

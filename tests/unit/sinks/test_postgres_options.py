@@ -39,7 +39,7 @@ def test_a_dsn_says_the_same(dsn: str) -> None:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What libpq is asked for."""
-    error = psycopg.OperationalError(f"connection to server failed: {PASSWORD}")
+    error = psycopg.OperationalError(f"connection to server failed: Connection refused {PASSWORD}")
     return watch(monkeypatch, psycopg, "connect", error)
 
 

@@ -19,6 +19,7 @@ from laminar_dagster.core.errors import (
     CommitOutcomeUnknown,
     InvalidConfig,
     LaminarError,
+    ServiceFailed,
     SinkUnavailable,
     WriteFailed,
 )
@@ -437,7 +438,7 @@ def _damaged(path: Path) -> None:
     [
         (_no_database, WriteFailed, "not a SQLite database"),
         (_damaged, WriteFailed, "damaged"),
-        (Path.mkdir, SinkUnavailable, "is a folder"),
+        (Path.mkdir, WriteFailed, "is a folder"),
     ],
 )
 def test_a_file_that_is_no_database(
@@ -448,14 +449,14 @@ def test_a_file_that_is_no_database(
     sink = sink_at(path)
     with pytest.raises(kind, match=problem):
         commit(sink, 2, pa.table({"k": [1]}))
-    with pytest.raises(SinkUnavailable, match=problem):
+    with pytest.raises(ServiceFailed, match=problem):
         sink.ledger()
     assert before is None or path.read_bytes() == before
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(SinkUnavailable):
+    with pytest.raises(ServiceFailed):
         commit(sink_at(tmp_path / "file" / "below" / "out.db"), 1, pa.table({"k": [1]}))
 
 
@@ -597,5 +598,5 @@ def test_a_check_says_what_a_commit_would_refuse(path: Path) -> None:
 
 def test_a_check_of_a_file_that_is_no_database_says_so(path: Path) -> None:
     path.write_bytes(b"no database" * 100)
-    with pytest.raises(SinkUnavailable, match="not a database"):
+    with pytest.raises(ServiceFailed, match="not a database"):
         sink_at(path).check(pa.schema([("k", pa.int64())]))

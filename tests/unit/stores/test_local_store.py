@@ -9,12 +9,13 @@ import pickle
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -22,6 +23,7 @@ from typing import NoReturn
 import pytest
 
 from laminar_dagster.core.errors import (
+    AuthFailed,
     ConditionsIgnored,
     InvalidName,
     ObjectExists,
@@ -468,7 +470,7 @@ def test_a_read_only_root_can_be_read_and_not_written(powerless: Path) -> None:
 
 def test_a_root_that_cannot_be_made_is_reported(powerless: Path) -> None:
     powerless.chmod(0o555)
-    with pytest.raises(StoreUnavailable, match="cannot be made: Permission denied"):
+    with pytest.raises(AuthFailed, match="cannot be made: Permission denied"):
         LocalStore(powerless / "root")
     powerless.chmod(0o755)
 
@@ -477,8 +479,108 @@ def test_an_object_that_may_not_be_read_is_reported(powerless: Path) -> None:
     store = LocalStore(powerless / "root")
     store.put("a", b"1")
     (powerless / "root" / "a").chmod(0)
-    with pytest.raises(StoreUnavailable, match="Permission denied"):
+    with pytest.raises(AuthFailed, match="Permission denied"):
         store.read("a")
+
+
+# --- who may read ---------------------------------------------------------------------------------
+
+
+def _modes(root: Path) -> dict[str, int]:
+    found = {".": root, **{str(path.relative_to(root)): path for path in root.rglob("*")}}
+    return {name: stat.S_IMODE(path.stat().st_mode) for name, path in found.items()}
+
+
+def _write_everything(store: LocalStore, tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"3")
+    store.create("created/a", b"1")
+    store.put("put/deep/a", b"2")
+    store.put_file("put/file", tmp_path / "source")
+    store.replace("_latest", b"1", None)
+    found = store.read_versioned("_latest")
+    assert found
+    store.replace("_latest", b"2", found.version)
+
+
+def _with_umask(mask: int, act: Callable[[], None]) -> None:
+    before = os.umask(mask)
+    try:
+        act()
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("mask", [0, 0o022, 0o077])
+def test_what_is_made_is_its_own_accounts_alone(tmp_path: Path, mask: int) -> None:
+    root = tmp_path / "below" / "store"
+    _with_umask(mask, lambda: _write_everything(LocalStore(root), tmp_path))
+    modes = _modes(root)
+    assert {".", ".lock", ".tmp", "_latest", "created/a", "put/deep", "put/file"} <= set(modes)
+    for name, mode in modes.items():
+        assert mode == (0o700 if (root / name).is_dir() else 0o600), name
+    assert LocalStore(root).exposure() == ""
+
+
+@pytest.mark.parametrize(
+    ("mode", "folders", "files", "lock"),
+    [(0o755, 0o755, 0o644, 0o600), (0o750, 0o750, 0o640, 0o600), (0o770, 0o770, 0o660, 0o660)],
+)
+def test_a_folder_that_was_there_keeps_its_mode(
+    tmp_path: Path, mode: int, folders: int, files: int, lock: int
+) -> None:
+    root = tmp_path / "store"
+    root.mkdir()
+    root.chmod(mode)
+    _with_umask(0, lambda: _write_everything(LocalStore(root), tmp_path))
+    modes = _modes(root)
+    assert modes.pop(".") == mode
+    assert modes.pop(".lock") == lock
+    for name, found in modes.items():
+        assert found == (folders if (root / name).is_dir() else files), name
+    who = "every account" if mode & 0o007 else "its group"
+    assert who in LocalStore(root).exposure()
+
+
+def test_nothing_becomes_wider_than_the_umask(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    root.mkdir(0o755)
+    _with_umask(0o077, lambda: _write_everything(LocalStore(root), tmp_path))
+    modes = _modes(root)
+    assert modes.pop(".") == 0o755
+    assert all(not mode & 0o077 for mode in modes.values())
+
+
+def test_a_reader_cannot_hold_the_lock(powerless: Path) -> None:
+    powerless.chmod(0o755)
+    root = powerless / "root"
+    root.mkdir(0o755)
+    store = LocalStore(root, lock_timeout=0.1)
+    store.replace("_latest", b"1", None)
+    # As an older version has left it.
+    (root / ".lock").touch()
+    (root / ".lock").chmod(0o644)
+    found = store.read_versioned("_latest")
+    assert found
+    store.replace("_latest", b"2", found.version)
+    with _another_account(), pytest.raises(PermissionError):
+        os.open(root / ".lock", os.O_RDONLY)
+    with _another_account():
+        assert (root / "_latest").read_bytes() == b"2"
+
+
+@contextlib.contextmanager
+def _another_account() -> Iterator[None]:
+    """Neither the owner nor root."""
+    user = os.geteuid()
+    if os.getuid() != 0:
+        pytest.skip("only root can become another account")
+    os.seteuid(0)
+    os.seteuid(65533)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.seteuid(user)
 
 
 # --- what is not ours -----------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from laminar_dagster.core.errors import (
     LaminarError,
     ObjectExists,
     ObjectMissing,
+    ServiceFailed,
     StoreUnavailable,
     WriteOutcomeUnknown,
 )
@@ -116,15 +117,15 @@ def test_a_server_error_after_the_write_is_a_success(
     assert behaviour.requests == ["PUT", "GET"]
 
 
-@pytest.mark.parametrize("status", [400, 502])
+@pytest.mark.parametrize(("status", "error"), [(400, ServiceFailed), (502, WriteOutcomeUnknown)])
 def test_a_reply_that_is_no_xml_does_not_tell(
-    store: S3Store, behaviour: Behaviour, status: int
+    store: S3Store, behaviour: Behaviour, status: int, error: type[LaminarError]
 ) -> None:
     behaviour.put_answers = [Answer(status, "garbage", carried_out=True)]
     store.create("a", b"mine")
     assert behaviour.objects == {"a": b"mine"}
     behaviour.put_answers = [Answer(status, "garbage")] * 3
-    with pytest.raises(WriteOutcomeUnknown):
+    with pytest.raises(error):
         store.create("b", b"mine")
 
 
@@ -272,7 +273,9 @@ def test_keys_that_cannot_be_deleted_are_reported(store: S3Store, behaviour: Beh
         (401, "Unauthorized", AuthFailed),
         (400, "ExpiredToken", AuthFailed),
         (400, "InvalidToken", AuthFailed),
-        (400, "BadRequest", StoreUnavailable),
+        (400, "BadRequest", ServiceFailed),
+        (400, "RequestTimeout", StoreUnavailable),
+        (429, "Unheard", StoreUnavailable),
         (500, "InternalError", StoreUnavailable),
         (503, "SlowDown", StoreUnavailable),
     ],

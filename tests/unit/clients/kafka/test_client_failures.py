@@ -11,7 +11,7 @@ from laminar_dagster.core.errors import AuthFailed, SinkUnavailable, SourceUnava
 
 
 def test_an_error_is_told_for_the_one_who_asked() -> None:
-    error = KafkaError(KafkaError.POLICY_VIOLATION)
+    error = KafkaError(KafkaError._BAD_MSG)
     of_source = failure_of(error, Asker.source("clicks"), "ask for offsets")
     of_sink = failure_of(error, Asker.sink("totals"), "ask for offsets")
     assert isinstance(of_source, SourceUnavailable)

@@ -53,3 +53,5 @@ def test_where_an_id_is_kept_is_by_javas_hash() -> None:
     # "hello".hashCode() is 99162322, "polygenelubricants".hashCode() is the smallest number.
     assert partition_of("hello", 50) == 99162322 % 50
     assert partition_of("polygenelubricants", 50) == 0
+    # -1752305996: where a broker was seen to keep it.
+    assert partition_of("laminar.t12abade8fe9449d5bb40bbb8a3c2ab68.table.0", 50) == 46
