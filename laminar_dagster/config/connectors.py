@@ -9,7 +9,12 @@ from typing import Final, Literal
 from laminar_dagster.config.mistakes import Report, listed, nearest
 from laminar_dagster.config.model import Column
 from laminar_dagster.config.sql.syntax import Options
-from laminar_dagster.config.variables import empty_variables, has_variable, looks_secret
+from laminar_dagster.config.variables import (
+    empty_variables,
+    has_variable,
+    looks_secret,
+    missing_variables,
+)
 
 # The options that say where something is. What an empty variable leaves of a path may be the root,
 # or the project's own folder.
@@ -100,7 +105,12 @@ def check_options(
         if name in _PLACES and empty:
             problem = f"the option `{name}` takes `${{{empty[0]}}}`, which is set, and empty"
             report.add(options.places[name], problem, "set it to something, or unset it")
-        elif name in _PLACES and not value.strip():
+        elif (
+            name in _PLACES
+            and not value.strip()
+            # One that the environment lacks was told where it was filled in.
+            and not missing_variables(options.written[name], environment)
+        ):
             report.add(options.places[name], f"the option `{name}` is empty")
     if connectors is None:
         return connector

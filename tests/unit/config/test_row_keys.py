@@ -86,6 +86,11 @@ def files(sql: str, key: str, connector: str = "sqlite") -> dict[str, str]:
         ("SELECT CAST(day AS STRING) AS d, channel AS c, _weight FROM totals", "c, d"),
         (f"SELECT DISTINCT channel, day FROM bids {FOREVER}", "channel, day"),
         (f"SELECT channel, MAX(n) AS n FROM totals GROUP BY channel {FOREVER}", "channel"),
+        (GROUPED.format("WHERE channel IS NULL"), "day"),
+        (GROUPED.format("WHERE hot <> true").replace("channel", "hot"), "day"),
+        (GROUPED.format("WHERE NOT hot = true").replace("channel", "hot"), "day"),
+        (GROUPED.format("WHERE hot IS TRUE").replace("channel", "hot"), "day"),
+        (GROUPED.format("WHERE hot <=> false").replace("channel", "hot"), "day"),
         # Grouped by what already has a row for each.
         (
             "SELECT t.channel, t.n FROM (SELECT channel, COUNT(*) AS n FROM bids GROUP BY channel)"
@@ -94,6 +99,11 @@ def files(sql: str, key: str, connector: str = "sqlite") -> dict[str, str]:
         ),
         (RANKED.format("= 1"), "auction"),
         (RANKED.format("<= 10"), "auction, place"),
+        (
+            f"SELECT auction, bidder FROM ({RANKED.format('<= 3').removesuffix(FOREVER)}) t"
+            f" WHERE place = 3 {FOREVER}",
+            "auction",
+        ),
         (TUMBLED, "channel, w"),
         (TUMBLED, "until, channel"),
         (GROWING, "until"),
@@ -181,11 +191,24 @@ def test_the_key_of_messages_is_named_as_its_option(tmp_path: Path) -> None:
         ),
         # A price that is equal to a text is equal to several.
         (
-            f"SELECT t.price, u.c, 1 AS one FROM (SELECT price, COUNT(*) AS n FROM bids GROUP BY"
-            f" price) t JOIN (SELECT channel AS c, COUNT(*) AS n FROM bids GROUP BY channel) u"
-            f" ON t.price = u.c {FOREVER}",
+            "SELECT price, channel, COUNT(*) AS n FROM bids WHERE price = channel"
+            f" GROUP BY price, channel {FOREVER}",
             "price",
         ),
+        (
+            "SELECT b.price, b.channel FROM (SELECT CAST(price AS BIGINT) AS price, channel,"
+            " COUNT(*) AS n FROM bids GROUP BY CAST(price AS BIGINT), channel) b"
+            " WHERE b.price = b.channel EMIT CHANGES WITH (state.ttl = 'unbounded')",
+            "price",
+        ),
+        # Large whole numbers are equal to one float.
+        (GROUPED.format("WHERE price = 9e15").replace("channel, day", "price, day"), "day"),
+        (GROUPED.format("WHERE hot IS DISTINCT FROM true").replace("channel", "hot"), "day"),
+        (GROUPED.format("WHERE NOT hot <=> true").replace("channel", "hot"), "day"),
+        (GROUPED.format("WHERE hot OR true").replace("channel", "hot"), "day"),
+        (GROUPED.format("WHERE hot >= false").replace("channel", "hot"), "day"),
+        # One side may have a group of null, and the other too.
+        (PAIRS.replace("JOIN", "FULL JOIN").replace("a.n,", "a.day,"), "channel, day, land"),
     ],
 )
 def test_what_is_open_is_counted(tmp_path: Path, sql: str, key: str) -> None:
