@@ -199,8 +199,16 @@ class RowReader:
         return replace(rows, columns=columns, rules=rules, keys=(), grain=None)
 
     def _union(self, parts: list[Rows]) -> Rows:
+        columns = {name: next(self._next) for name in parts[0].columns}
+        rules: list[Rule] = []
+        for part in parts:
+            # What holds in one part may hold in all.
+            rules += (*part.rules, *part.key_rules())
+            for one, other in zip(columns.values(), part.columns.values(), strict=True):
+                rules += _equal(one, other, Certainty.POSSIBLE)
         return Rows(
-            {name: next(self._next) for name in parts[0].columns},
+            columns,
+            rules=_possible(rules),
             is_lasting=all(each.is_lasting for each in parts),
             is_replaced=any(each.is_replaced for each in parts),
         )

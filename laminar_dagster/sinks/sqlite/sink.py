@@ -39,11 +39,11 @@ from laminar_dagster.sinks.sqlite import errors
 from laminar_dagster.sinks.sqlite.columns import SqliteColumn, column_for
 from laminar_dagster.sinks.sqlite.table import (
     InsertStatement,
+    SearchStatement,
     delete_statement,
     fit,
     has_table,
     quote,
-    search_statement,
 )
 from laminar_dagster.sinks.staged import staged_tables
 from laminar_dagster.sinks.staged_values import check_changes
@@ -224,14 +224,20 @@ class SqliteSink:
             except (Unwritable, InvalidName) as problem:
                 where = f"sink {self._sink_id}"
                 raise InvalidConfig(where, f"{self._path}: {problem}") from problem
-            of_key = _of_key(columns, self._key)
-            search = search_statement(self._table, self._key)
-            found = [
-                connection.execute(search, row).fetchone() is not None
-                for batch in keys.select(self._key).to_batches(max_chunksize=_ROWS_PER_BATCH)
-                for row in _rows(of_key, batch)
-            ]
-        return shown(keys.filter(pa.array(found, pa.bool_())), self._key)
+            places = [*self._places_held(connection, _of_key(columns, self._key), keys)]
+        return shown(keys.take(pa.array(places, pa.int64())), self._key)
+
+    def _places_held(
+        self, connection: sqlite3.Connection, of_key: list[SqliteColumn], keys: pa.Table
+    ) -> Iterator[int]:
+        search = SearchStatement(self._table, self._key)
+        batches = keys.select(self._key).to_batches(max_chunksize=_ROWS_PER_BATCH)
+        rows = chain.from_iterable(_rows(of_key, batch) for batch in batches)
+        numbered = ((place, *row) for place, row in enumerate(rows))
+        at_once = search.keys_at_once(connection)
+        while some := [*islice(numbered, at_once)]:
+            values = [*chain.from_iterable(some)]
+            yield from (place for (place,) in connection.execute(search.sql(len(some)), values))
 
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
         """See ``Sink.commit``.
