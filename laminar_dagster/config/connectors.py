@@ -53,6 +53,10 @@ class SourceTraits:
         delay_option: The option that sets it, if it is given.
         lacks_retractions: Where it adds ``_weight``: what to set so that every change takes back
             the row before it, and sums by weight come out right. Empty if that is so already.
+        replaces_rows: Where it adds ``_weight``: a row may come in the place of one that is not
+            taken back before.
+        enforces_keys: Its database keeps a PRIMARY KEY, and the adapter looks whether it has it.
+            Otherwise it is what an author says of messages that anybody may write.
     """
 
     columns: tuple[Column, ...] = ()
@@ -60,6 +64,8 @@ class SourceTraits:
     delay_micros: int = 0
     delay_option: str = ""
     lacks_retractions: str = ""
+    replaces_rows: bool = False
+    enforces_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Final, assert_never
 
 from sqlglot import exp
 
+from laminar_dagster.config.connectors import SourceTraits
 from laminar_dagster.config.determinism import MOVING_TIMES, RANDOM, SIDE_EFFECT, WALL_CLOCK
 from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.model import ReferenceTable, SourceTable, View
@@ -39,6 +40,7 @@ from laminar_dagster.config.sql.dialect import parse_expression
 from laminar_dagster.config.sql.functions import LOGICAL_CLOCK
 from laminar_dagster.config.sql.join_conditions import conjuncts
 from laminar_dagster.config.sql.text import SqlText
+from laminar_dagster.core.ids import SourceId
 
 _TABLE: Final = "_table"
 _START, _END = "window_start", "window_end"
@@ -64,7 +66,7 @@ class RowReader:
         sources: Iterable[SourceTable],
         views: Iterable[View],
         references: Iterable[ReferenceTable] = (),
-        replacing: Iterable[str] = (),
+        traits: Mapping[SourceId, SourceTraits] | None = None,
     ) -> None:
         """Take the tables and views.
 
@@ -72,12 +74,12 @@ class RowReader:
             sources: Whose rows the views read.
             views: All of them, in any order.
             references: What they are joined with.
-            replacing: Sources whose rows may change without the row before being taken back.
+            traits: What connectors make of the sources; those without are of the plainest kind.
         """
         self._sources = {str(each.source_id).lower(): each for each in sources}
         self._views = {str(each.name).lower(): each for each in views}
         self._references = {str(each.reference_id).lower(): each for each in references}
-        self._replacing = {each.lower() for each in replacing}
+        self._traits = traits or {}
         self._next = count()
         self._known: dict[str, Rows] = {}
 
@@ -127,13 +129,14 @@ class RowReader:
         if name.lower() in self._views:
             return self.of_view(name)
         source = self._sources[name.lower()]
+        traits = self._traits.get(source.source_id, SourceTraits())
         columns = {each.name: next(self._next) for each in source.columns}
         types = {columns[each.name]: each.type.lower() for each in source.columns}
         rows = Rows(
             columns,
             types,
             is_lasting=WEIGHT not in columns,
-            is_replaced=name.lower() in self._replacing,
+            is_replaced=traits.replaces_rows,
         )
         if not source.key:
             return rows
@@ -142,7 +145,10 @@ class RowReader:
             return rows
         if _is_of_several(source):
             key |= {columns[_TABLE]}
-        return replace(rows, keys=(key,), grain=key)
+        # Of messages that anybody may write a key is what their reader says. It is counted, unless
+        # a row may take the place of another: two rows of one key look the same as that.
+        is_sure = traits.enforces_keys or traits.replaces_rows
+        return replace(rows, keys=(key,) if is_sure else (), grain=key)
 
     # --- one input --------------------------------------------------------------------------------
 

@@ -9,9 +9,11 @@ from random import Random
 import duckdb
 import pytest
 
+from laminar_dagster.config.connectors import SourceTraits
 from laminar_dagster.config.mistakes import InvalidPipeline
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.config.row_key_reader import RowReader
+from laminar_dagster.core.ids import SourceId
 from tests.unit.config import random_views
 from tests.unit.config.folders import load
 from tests.unit.config.random_views import View, Views
@@ -19,6 +21,7 @@ from tests.unit.config.test_row_keys import CONNECTORS
 
 SIZES = (6, 12, 24, 48, 100, 200)
 ROUNDS = 5
+TRAITS = {SourceId(each): SourceTraits(enforces_keys=True) for each in ("users", "shares")}
 Key = tuple[str, tuple[str, ...]]
 
 
@@ -50,7 +53,7 @@ def test_what_is_known_of_keys_is_so(tmp_path: Path, seed: int) -> None:
     """
     chance = Random(seed)
     model, views = random_pipeline(tmp_path, chance)
-    reader = RowReader(model.sources, model.views, model.references)
+    reader = RowReader(model.sources, model.views, model.references, TRAITS)
     proven: set[Key] = set()
     small: set[Key] = set()
     for view in views:
@@ -85,7 +88,7 @@ def test_the_random_views_are_of_every_kind(tmp_path: Path) -> None:
     for seed in range(25):
         model, views = random_pipeline(tmp_path / str(seed), Random(seed))
         texts += [each.sql for each in views]
-        reader = RowReader(model.sources, model.views, model.references)
+        reader = RowReader(model.sources, model.views, model.references, TRAITS)
         proven += sum(reader.of_view(each.name).identifies([*each.columns]) for each in views)
     assert len(texts) >= 75
     assert proven >= 25

@@ -23,6 +23,7 @@ WITH (connector = 'captured', table = 'users');
 CREATE SOURCE TABLE shares (owner BIGINT, firm STRING, n INT, PRIMARY KEY (owner, firm))
 WITH (connector = 'captured');
 CREATE SOURCE TABLE halves (id BIGINT, name STRING, PRIMARY KEY (id)) WITH (connector = 'bare');
+CREATE SOURCE TABLE told (id BIGINT, name STRING, PRIMARY KEY (id)) WITH (connector = 'messages');
 CREATE REFERENCE TABLE pages (page STRING, title STRING, PRIMARY KEY (page))
 WITH (connector = 'file', path = 'p', 'refresh.interval' = 'never');
 CREATE REFERENCE TABLE moods (page STRING, mood STRING, PRIMARY KEY (page))
@@ -33,12 +34,15 @@ EMIT CHANGES WITH (state.ttl = '1d');
 FOREVER = "EMIT CHANGES WITH (state.ttl = 'unbounded')"
 WEIGHT = (Column("_weight", "tinyint"),)
 CONNECTORS = Connectors(
-    sources={"file": ("*",), "captured": ("*",), "bare": ("*",)},
+    sources={"file": ("*",), "captured": ("*",), "bare": ("*",), "messages": ("*",)},
     sinks={"sqlite": ("*",), "kafka": ("*",)},
     references={"file": ("*",)},
     traits={
-        "captured": lambda _: SourceTraits(columns=WEIGHT),
-        "bare": lambda _: SourceTraits(columns=WEIGHT, lacks_retractions="before"),
+        "captured": lambda _: SourceTraits(columns=WEIGHT, enforces_keys=True),
+        "messages": lambda _: SourceTraits(columns=WEIGHT),
+        "bare": lambda _: SourceTraits(
+            columns=WEIGHT, lacks_retractions="before", replaces_rows=True
+        ),
     },
 )
 RANKED = (
@@ -145,6 +149,7 @@ def test_a_key_that_the_query_proves(tmp_path: Path, sql: str, key: str, connect
         (TUMBLED, "channel", "set key = 'channel, w'"),
         (TUMBLED, "w, until", "set key = 'channel, w'"),
         ("SELECT owner, firm, n, _weight FROM shares", "firm", "set key = 'owner, firm'"),
+        ("SELECT id, 7 AS seven, _weight FROM told", "seven", "put out all that"),
         ("SELECT channel AS c, day, n, _weight FROM totals", "c", "set key = 'c, day'"),
     ],
 )
@@ -180,6 +185,8 @@ def test_the_key_of_messages_is_named_as_its_option(tmp_path: Path) -> None:
         ("SELECT channel, day FROM bids UNION ALL SELECT channel, day FROM bids", "channel, day"),
         ("SELECT auction, explode(tags) AS tag FROM bids", "auction, tag"),
         ("SELECT name, _weight FROM users", "name"),
+        # What anybody may write is counted, whatever its reader says.
+        ("SELECT id, name, _weight FROM told", "id"),
         # A log: each change of a row is a row.
         ("SELECT id, name, _weight AS way FROM users", "id"),
         ("SELECT id, name FROM users WHERE _weight = 1", "id"),
@@ -216,10 +223,16 @@ def test_what_is_open_is_counted(tmp_path: Path, sql: str, key: str) -> None:
     assert sink.counts_rows
 
 
-def test_a_row_that_is_replaced_without_a_word_is_not_counted(tmp_path: Path) -> None:
-    sql = "SELECT id, name, _weight FROM halves"
-    (sink,) = load(tmp_path, files(sql, "name"), connectors=CONNECTORS).sinks
-    assert not sink.counts_rows
+def test_a_row_that_is_replaced_without_a_word_is_warned_of(tmp_path: Path) -> None:
+    """It looks like a second row of its key, so nobody can count."""
+    model = load(
+        tmp_path, files("SELECT id, name, _weight FROM halves", "name"), connectors=CONNECTORS
+    )
+    assert not model.sinks[0].counts_rows
+    (warning,) = model.warnings
+    assert "nobody knows whether `name` identifies the rows of view `v`" in warning
+    right = files("SELECT id, name, _weight FROM halves", "id")
+    assert load(tmp_path, right, connectors=CONNECTORS).warnings == ()
 
 
 def test_a_source_that_only_grows_has_no_primary_key(tmp_path: Path) -> None:
