@@ -110,7 +110,10 @@ class RowReader:
                 return self._reference_join(relation)
             case ReferenceValue():
                 rows = self._read(relation.source)
-                return replace(rows, columns={**rows.columns, relation.name: next(self._next)})
+                columns = {**rows.columns, relation.name: next(self._next)}
+                return replace(
+                    rows, columns=columns, may_linger=self._may_linger(rows, relation.table)
+                )
             case Explode():
                 return self._explode(relation)
             case UnionAll(parts):
@@ -137,6 +140,7 @@ class RowReader:
             types,
             is_lasting=WEIGHT not in columns,
             is_replaced=traits.replaces_rows,
+            may_linger=traits.replaces_rows or (WEIGHT in columns and source.watermark is not None),
         )
         if not source.key:
             return rows
@@ -217,12 +221,13 @@ class RowReader:
             rules=_possible(rules),
             is_lasting=all(each.is_lasting for each in parts),
             is_replaced=any(each.is_replaced for each in parts),
+            may_linger=any(each.may_linger for each in parts),
         )
 
     # --- groups -----------------------------------------------------------------------------------
 
     def _group(self, query: Aggregation) -> Rows:
-        rows = self._filtered(self._read(query.source), query.where)
+        rows = self._filtered(self._read(query.source).without_lingering(), query.where)
         is_final = isinstance(query, WindowAggregate) or query.emits == "close"
         if is_final or query.weight is None:
             rows = rows.as_history()
@@ -256,7 +261,7 @@ class RowReader:
         return self._projected(self._filtered(group, query.having), query.columns)
 
     def _ranked(self, query: Ranked) -> Rows:
-        rows = self._filtered(self._read(query.source), query.where)
+        rows = self._filtered(self._read(query.source).without_lingering(), query.where)
         if query.weight is None:
             rows = rows.as_history()
         rows = replace(rows, rules=(*rows.rules, *rows.key_rules()))
@@ -312,10 +317,11 @@ class RowReader:
             rules += pairs
         keys = _keys_of_join(query, left, right, pairs) if is_exact else ()
         types = {**shown[0].types, **shown[1].types}
-        return Rows(columns, types, rules, keys, None, is_lasting)
+        is_replaced = left.is_replaced or right.is_replaced
+        return Rows(columns, types, rules, keys, None, is_lasting, is_replaced)
 
     def _side(self, side: JoinSide) -> Rows:
-        rows = self._read(side.source)
+        rows = self._read(side.source).without_lingering()
         if side.window is not None:
             start, end = next(self._next), next(self._next)
             rows = replace(rows, columns={**rows.columns, _START: start, _END: end})
@@ -340,6 +346,7 @@ class RowReader:
         columns = dict(kept.columns)
         if query.is_weighed:
             columns[WEIGHT] = next(self._next)
+        kept = replace(kept, may_linger=self._may_linger(rows, query.table))
         if query.kind in ("semi", "anti"):
             return replace(kept, columns=columns)
         columns |= found.columns
@@ -348,8 +355,7 @@ class RowReader:
         is_single = bool(table.key) and {*table.key} <= {*query.matches}
         rules = [*kept.rules]
         if is_single:
-            never_changes = table.options.get(REFRESH) == "never"
-            certainty = Certainty.ALWAYS if never_changes else Certainty.POSSIBLE
+            certainty = Certainty.ALWAYS if _never_changes(table) else Certainty.POSSIBLE
             asked = [_used(_tree(each), each, rows) for each in query.keys]
             # What finds a row of the table finds all of it; in a LEFT JOIN, or none at all.
             if all(each is not None for each in asked) and not query.where:
@@ -368,6 +374,11 @@ class RowReader:
             keys=keys,
             grain=rows.grain if is_single else None,
         )
+
+    def _may_linger(self, rows: Rows, table: str) -> bool:
+        """Whether a row may be taken back with another partner than it came with, and so stay."""
+        changes = not _never_changes(self._references[table.lower()])
+        return rows.may_linger or (changes and not rows.is_lasting)
 
     def _fresh(self, rows: Rows) -> Rows:
         """The same with other attributes, so that a view may be joined with itself."""
@@ -397,6 +408,10 @@ def _is_of_several(source: SourceTable) -> bool:
     """Whether rows of several tables may come, each of which has the key once."""
     tables = source.options.get("tables", "") + source.options.get("topic", "")
     return bool(set(tables) & set(",*")) or "topic.pattern" in source.options
+
+
+def _never_changes(table: ReferenceTable) -> bool:
+    return table.options.get(REFRESH) == "never"
 
 
 def _grows(window: Window | None) -> bool:

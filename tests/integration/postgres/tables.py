@@ -56,7 +56,9 @@ class Tables:
         with self.connect() as connection:
             connection.execute("SELECT pg_drop_replication_slot(%s)", (self.slot,))
 
-    def source(self, columns: Mapping[str, str], **options: str) -> PostgresCdcSource:
+    def source(
+        self, columns: Mapping[str, str], key: tuple[str, ...] = (), **options: str
+    ) -> PostgresCdcSource:
         """A source on the tables; a type that ends with ``!`` is NOT NULL."""
         given = {
             "host": self.endpoint.host,
@@ -82,6 +84,7 @@ class Tables:
             options=given,
             place=Place("sources.sql", 1),
             added=tuple(each.name for each in traits.columns),
+            key=key,
         )
         keeper = StoredSnapshots(self.store, SOURCE)
         return PostgresCdcSource.from_table(table, Path(), {}, keeper)

@@ -24,10 +24,16 @@ CREATE SOURCE TABLE shares (owner BIGINT, firm STRING, n INT, PRIMARY KEY (owner
 WITH (connector = 'captured');
 CREATE SOURCE TABLE halves (id BIGINT, name STRING, PRIMARY KEY (id)) WITH (connector = 'bare');
 CREATE SOURCE TABLE told (id BIGINT, name STRING, PRIMARY KEY (id)) WITH (connector = 'messages');
+CREATE SOURCE TABLE timed (
+    id BIGINT, name STRING, at TIMESTAMP, PRIMARY KEY (id),
+    WATERMARK FOR at AS at - INTERVAL '10' SECOND
+) WITH (connector = 'captured');
 CREATE REFERENCE TABLE pages (page STRING, title STRING, PRIMARY KEY (page))
 WITH (connector = 'file', path = 'p', 'refresh.interval' = 'never');
 CREATE REFERENCE TABLE moods (page STRING, mood STRING, PRIMARY KEY (page))
 WITH (connector = 'file', path = 'p');
+CREATE REFERENCE TABLE changing (page STRING, mood STRING, PRIMARY KEY (page))
+WITH (connector = 'file', path = 'p', on_retraction = 'join_current');
 CREATE VIEW totals AS SELECT channel, day, COUNT(*) AS n FROM bids GROUP BY channel, day
 EMIT CHANGES WITH (state.ttl = '1d');
 """
@@ -117,6 +123,8 @@ def files(sql: str, key: str, connector: str = "sqlite") -> dict[str, str]:
             "channel, w",
         ),
         ("SELECT id, upper(name) AS name, _weight FROM users", "id"),
+        ("SELECT id, name, _weight FROM timed", "id"),
+        (f"SELECT id, name, COUNT(*) AS n FROM users GROUP BY id, name {FOREVER}", "id"),
         ("SELECT owner, firm, n, _weight FROM shares WHERE firm = 'x'", "owner"),
         ("SELECT id, name, _weight FROM halves", "id"),
         (PAIRS.replace("a.n,", "a.day,"), "channel, day"),
@@ -187,6 +195,15 @@ def test_the_key_of_messages_is_named_as_its_option(tmp_path: Path) -> None:
         ("SELECT name, _weight FROM users", "name"),
         # What anybody may write is counted, whatever its reader says.
         ("SELECT id, name, _weight FROM told", "id"),
+        # What takes a row back may be late, so that the row stays beside the new one.
+        (f"SELECT id, name, COUNT(*) AS n FROM timed GROUP BY id, name {FOREVER}", "id"),
+        (f"SELECT t.id, u.land FROM timed t JOIN users u ON t.name = u.name {FOREVER}", "id, land"),
+        # It is taken back with the mood that its page has then.
+        (
+            "SELECT id, mood, COUNT(*) AS n FROM (SELECT u.id, m.mood, u._weight FROM users u"
+            f" JOIN changing m ON u.name = m.page) GROUP BY id, mood {FOREVER}",
+            "id",
+        ),
         # A log: each change of a row is a row.
         ("SELECT id, name, _weight AS way FROM users", "id"),
         ("SELECT id, name FROM users WHERE _weight = 1", "id"),
