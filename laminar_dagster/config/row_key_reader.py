@@ -36,7 +36,7 @@ from laminar_dagster.config.relations import (
 )
 from laminar_dagster.config.row_keys import NOTHING, Attributes, Certainty, Rows, Rule
 from laminar_dagster.config.sql.changelog import WEIGHT
-from laminar_dagster.config.sql.dialect import parse_expression
+from laminar_dagster.config.sql.dialect import call_of, parse_expression
 from laminar_dagster.config.sql.functions import LOGICAL_CLOCK
 from laminar_dagster.config.sql.join_conditions import conjuncts
 from laminar_dagster.config.sql.text import SqlText
@@ -236,9 +236,11 @@ class RowReader:
         grain = frozenset(keys.columns.values())
         columns, rules = dict(keys.columns), [*keys.rules]
         rivals = [grain]
+        types = dict(keys.types)
         if isinstance(query, WindowAggregate) or query.kind != "group":
             start, end = next(self._next), next(self._next)
             columns |= {_START: start, _END: end}
+            types |= {start: "timestamp", end: "timestamp"}
             rules += _edges(query, grain, start, end, rows)
             rivals = [grain | {end}] if _grows(query.window) else [grain | {start}, grain | {end}]
             grain = rivals[-1]
@@ -251,6 +253,7 @@ class RowReader:
         group = replace(
             keys,
             columns=columns,
+            types=types,
             rules=tuple(rules),
             keys=tuple(rivals),
             grain=grain,
@@ -600,6 +603,10 @@ def _used(tree: exp.Expr | None, text: str, rows: Rows) -> Attributes | None:
 
 def _told_by(tree: exp.Expr | None, rows: Rows) -> tuple[int, str] | None:
     """The attribute whose value can be told from that of an expression, and the type of that."""
+    if tree is not None and call_of(tree) == "unix_micros":
+        times = [_plain(each, rows) for each in tree.iter_expressions()]
+        is_time = times and times[0] is not None and rows.types.get(times[0]) == "timestamp"
+        return (times[0], "bigint") if is_time and times[0] is not None else None
     if not isinstance(tree, exp.Cast | exp.TryCast):
         return None
     column, to = _plain(tree.this.unnest(), rows), tree.args.get("to")

@@ -117,6 +117,7 @@ def files(sql: str, key: str, connector: str = "sqlite") -> dict[str, str]:
         (TUMBLED, "channel, w"),
         (TUMBLED, "until, channel"),
         (GROWING, "until"),
+        (TUMBLED.replace("window_start AS w", "unix_micros(window_start) AS w"), "channel, w"),
         (
             "SELECT channel, window_start AS w, COUNT(*) AS n FROM bids"
             " GROUP BY SESSION(ts, INTERVAL '1' MINUTE), channel",
@@ -185,6 +186,7 @@ def test_the_key_of_messages_is_named_as_its_option(tmp_path: Path) -> None:
         (RANKED.format("<= 10"), "auction, bidder"),
         (RANKED.format("= 1"), "bidder"),
         (GROWING, "since"),
+        (TUMBLED.replace("window_start AS w", "unix_seconds(window_start) AS w"), "channel, w"),
         ("SELECT lower(channel) AS channel, day, _weight FROM totals", "channel, day"),
         (
             f"SELECT a.id, b.bidder FROM auctions a JOIN bids b ON a.id = b.auction {FOREVER}",
