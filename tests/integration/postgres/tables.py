@@ -56,10 +56,14 @@ class Tables:
         with self.connect() as connection:
             connection.execute("SELECT pg_drop_replication_slot(%s)", (self.slot,))
 
-    def source(
-        self, columns: Mapping[str, str], key: tuple[str, ...] = (), **options: str
-    ) -> PostgresCdcSource:
+    def source(self, columns: Mapping[str, str], **options: str) -> PostgresCdcSource:
         """A source on the tables; a type that ends with ``!`` is NOT NULL."""
+        return self.source_with_key(columns, (), options)
+
+    def source_with_key(
+        self, columns: Mapping[str, str], key: tuple[str, ...], options: Mapping[str, str]
+    ) -> PostgresCdcSource:
+        """The same with a PRIMARY KEY."""
         given = {
             "host": self.endpoint.host,
             "port": str(self.endpoint.port),

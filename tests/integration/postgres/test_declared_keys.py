@@ -13,7 +13,7 @@ COLUMNS = {"id": "bigint!", "region": "string", "v": "string"}
 
 
 def reading(tables: Tables, *key: str) -> Reading:
-    return Reading(tables.source(COLUMNS, key, tables="public.t"))
+    return Reading(tables.source_with_key(COLUMNS, key, {"tables": "public.t"}))
 
 
 @pytest.mark.parametrize(
