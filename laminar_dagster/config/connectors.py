@@ -9,7 +9,12 @@ from typing import Final, Literal
 from laminar_dagster.config.mistakes import Report, listed, nearest
 from laminar_dagster.config.model import Column
 from laminar_dagster.config.sql.syntax import Options
-from laminar_dagster.config.variables import empty_variables, has_variable, looks_secret
+from laminar_dagster.config.variables import (
+    empty_variables,
+    has_variable,
+    looks_secret,
+    missing_variables,
+)
 
 # The options that say where something is. What an empty variable leaves of a path may be the root,
 # or the project's own folder.
@@ -48,6 +53,10 @@ class SourceTraits:
         delay_option: The option that sets it, if it is given.
         lacks_retractions: Where it adds ``_weight``: what to set so that every change takes back
             the row before it, and sums by weight come out right. Empty if that is so already.
+        replaces_rows: Where it adds ``_weight``: a row may come in the place of one that is not
+            taken back before.
+        enforces_keys: Its database keeps a PRIMARY KEY, and the adapter looks whether it has it.
+            Otherwise it is what an author says of messages that anybody may write.
     """
 
     columns: tuple[Column, ...] = ()
@@ -55,6 +64,8 @@ class SourceTraits:
     delay_micros: int = 0
     delay_option: str = ""
     lacks_retractions: str = ""
+    replaces_rows: bool = False
+    enforces_keys: bool = False
 
 
 # Given the options of a source or sink, yields an option, a problem with it, and what to do.
@@ -110,7 +121,12 @@ def check_options(
         if name in _PLACES and empty:
             problem = f"the option `{name}` takes `${{{empty[0]}}}`, which is set, and empty"
             report.add(options.places[name], problem, "set it to something, or unset it")
-        elif name in _PLACES and not value.strip():
+        elif (
+            name in _PLACES
+            and not value.strip()
+            # One that the environment lacks was told where it was filled in.
+            and not missing_variables(options.written[name], environment)
+        ):
             report.add(options.places[name], f"the option `{name}` is empty")
     if connectors is None:
         return connector

@@ -30,6 +30,10 @@ _PUT_OUT: Final = (
     "put out all that the view groups, ranks or reads its rows by, and make it the key"
 )
 
+_REPLACED: Final = (
+    "make it the PRIMARY KEY of the source, or have every change come with the row before it"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class KeyedByWindow:
@@ -145,6 +149,11 @@ def _with_checked_key(sink: SinkTable, rows: Rows, report: Report) -> SinkTable:
         option = "'key.columns'" if "key.columns" in sink.options else "key"
         hint = f"set {option} = '{', '.join(fit)}'" if fit else _PUT_OUT
         report.add(str(sink.place), problem, hint)
+    elif rows.is_replaced:
+        problem = f"nobody knows whether `{', '.join(sink.key)}` identifies the rows of view"
+        problem += f" `{sink.view}`, and they cannot be counted: one may come in the place of"
+        problem += " another that is not taken back"
+        report.warn(str(sink.place), problem, _REPLACED)
     # A row that takes the place of another is not told from one that only has its key.
     return replace(sink, counts_rows=not rows.is_replaced)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -155,7 +155,10 @@ class _Loader:
         complete = len(views) == len(names)
         if not report.mistakes:
             # Of tables and queries that are wrong themselves, nothing is known.
-            rows = RowReader(sources, views, references, self._replacing(sources))
+            traits = {
+                each.source_id: self._traits(each.connector, each.options) for each in sources
+            }
+            rows = RowReader(sources, views, references, traits)
             sinks = [*check_sinks(sinks, views, rows, report)]
         contracts = self._contracts(files, views, complete=complete)
         report.raise_if_any()
@@ -319,14 +322,6 @@ class _Loader:
             _place(name),
             _without_connector(found.options.written),
         )
-
-    def _replacing(self, sources: Iterable[SourceTable]) -> list[str]:
-        """Sources whose rows may change without the row before being taken back."""
-        return [
-            str(each.source_id)
-            for each in sources
-            if self._traits(each.connector, each.options).lacks_retractions
-        ]
 
     def _traits(self, connector: str, options: Mapping[str, str]) -> SourceTraits:
         if self._connectors is None:

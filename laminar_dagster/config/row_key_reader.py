@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Final, assert_never
 
 from sqlglot import exp
 
+from laminar_dagster.config.connectors import SourceTraits
 from laminar_dagster.config.determinism import MOVING_TIMES, RANDOM, SIDE_EFFECT, WALL_CLOCK
 from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.model import ReferenceTable, SourceTable, View
@@ -39,7 +40,7 @@ from laminar_dagster.config.sql.dialect import call_of, parse_expression
 from laminar_dagster.config.sql.functions import LOGICAL_CLOCK
 from laminar_dagster.config.sql.join_conditions import conjuncts
 from laminar_dagster.config.sql.text import SqlText
-from laminar_dagster.config.sql.text_functions import GIVES_TEXT
+from laminar_dagster.core.ids import SourceId
 
 _TABLE: Final = "_table"
 _START, _END = "window_start", "window_end"
@@ -47,6 +48,8 @@ _START, _END = "window_start", "window_end"
 _MOVING: Final = WALL_CLOCK | RANDOM | SIDE_EFFECT | MOVING_TIMES
 _UNEQUAL: Final = _MOVING | {LOGICAL_CLOCK, "unix_timestamp", "aes_encrypt"}
 _WORD: Final = re.compile(r"\w+")
+_EXACT: Final = re.compile(r"[0-9.]+")
+_COMPARISONS: Final = (exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS: Final = (*_WHOLE, "integer", "long", "short", "byte", "decimal")
 # A text that is compared with one of these is made one of them, which is a single value.
@@ -63,7 +66,7 @@ class RowReader:
         sources: Iterable[SourceTable],
         views: Iterable[View],
         references: Iterable[ReferenceTable] = (),
-        replacing: Iterable[str] = (),
+        traits: Mapping[SourceId, SourceTraits] | None = None,
     ) -> None:
         """Take the tables and views.
 
@@ -71,12 +74,12 @@ class RowReader:
             sources: Whose rows the views read.
             views: All of them, in any order.
             references: What they are joined with.
-            replacing: Sources whose rows may change without the row before being taken back.
+            traits: What connectors make of the sources; those without are of the plainest kind.
         """
         self._sources = {str(each.source_id).lower(): each for each in sources}
         self._views = {str(each.name).lower(): each for each in views}
         self._references = {str(each.reference_id).lower(): each for each in references}
-        self._replacing = {each.lower() for each in replacing}
+        self._traits = traits or {}
         self._next = count()
         self._known: dict[str, Rows] = {}
 
@@ -107,7 +110,10 @@ class RowReader:
                 return self._reference_join(relation)
             case ReferenceValue():
                 rows = self._read(relation.source)
-                return replace(rows, columns={**rows.columns, relation.name: next(self._next)})
+                columns = {**rows.columns, relation.name: next(self._next)}
+                return replace(
+                    rows, columns=columns, may_linger=self._may_linger(rows, relation.table)
+                )
             case Explode():
                 return self._explode(relation)
             case UnionAll(parts):
@@ -126,13 +132,15 @@ class RowReader:
         if name.lower() in self._views:
             return self.of_view(name)
         source = self._sources[name.lower()]
+        traits = self._traits.get(source.source_id, SourceTraits())
         columns = {each.name: next(self._next) for each in source.columns}
         types = {columns[each.name]: each.type.lower() for each in source.columns}
         rows = Rows(
             columns,
             types,
             is_lasting=WEIGHT not in columns,
-            is_replaced=name.lower() in self._replacing,
+            is_replaced=traits.replaces_rows,
+            may_linger=traits.replaces_rows or (WEIGHT in columns and source.watermark is not None),
         )
         if not source.key:
             return rows
@@ -141,7 +149,10 @@ class RowReader:
             return rows
         if _is_of_several(source):
             key |= {columns[_TABLE]}
-        return replace(rows, keys=(key,), grain=key)
+        # Of messages that anybody may write a key is what their reader says. It is counted, unless
+        # a row may take the place of another: two rows of one key look the same as that.
+        is_sure = traits.enforces_keys or traits.replaces_rows
+        return replace(rows, keys=(key,) if is_sure else (), grain=key)
 
     # --- one input --------------------------------------------------------------------------------
 
@@ -171,10 +182,12 @@ class RowReader:
             used = _used(tree, each.sql, rows)
             if used is not None:
                 rules.append(Rule(used, frozenset({made}), Certainty.ALWAYS))
+                # Of names, say, none of which differ in nothing but case.
+                rules.append(Rule(frozenset({made}), used, Certainty.POSSIBLE))
             told = _told_by(tree, rows)
             if told is not None:
-                rules.append(Rule(frozenset({made}), frozenset({told}), Certainty.ALWAYS))
-                types[made] = "string"
+                column, types[made] = told
+                rules.append(Rule(frozenset({made}), frozenset({column}), Certainty.ALWAYS))
         return replace(rows, columns=columns, types=types, rules=tuple(rules))
 
     def _filtered(self, rows: Rows, where: str | None) -> Rows:
@@ -196,16 +209,25 @@ class RowReader:
         return replace(rows, columns=columns, rules=rules, keys=(), grain=None)
 
     def _union(self, parts: list[Rows]) -> Rows:
+        columns = {name: next(self._next) for name in parts[0].columns}
+        rules: list[Rule] = []
+        for part in parts:
+            # What holds in one part may hold in all.
+            rules += (*part.rules, *part.key_rules())
+            for one, other in zip(columns.values(), part.columns.values(), strict=True):
+                rules += _equal(one, other, Certainty.POSSIBLE)
         return Rows(
-            {name: next(self._next) for name in parts[0].columns},
+            columns,
+            rules=_possible(rules),
             is_lasting=all(each.is_lasting for each in parts),
             is_replaced=any(each.is_replaced for each in parts),
+            may_linger=any(each.may_linger for each in parts),
         )
 
     # --- groups -----------------------------------------------------------------------------------
 
     def _group(self, query: Aggregation) -> Rows:
-        rows = self._filtered(self._read(query.source), query.where)
+        rows = self._filtered(self._read(query.source).without_lingering(), query.where)
         is_final = isinstance(query, WindowAggregate) or query.emits == "close"
         if is_final or query.weight is None:
             rows = rows.as_history()
@@ -214,17 +236,24 @@ class RowReader:
         grain = frozenset(keys.columns.values())
         columns, rules = dict(keys.columns), [*keys.rules]
         rivals = [grain]
+        types = dict(keys.types)
         if isinstance(query, WindowAggregate) or query.kind != "group":
             start, end = next(self._next), next(self._next)
             columns |= {_START: start, _END: end}
+            types |= {start: "timestamp", end: "timestamp"}
             rules += _edges(query, grain, start, end, rows)
             rivals = [grain | {end}] if _grows(query.window) else [grain | {start}, grain | {end}]
             grain = rivals[-1]
-        columns |= {each.name: next(self._next) for each in query.aggregates}
-        columns[WEIGHT] = next(self._next)
+        aggregates = {each.name: next(self._next) for each in query.aggregates}
+        # The MAX of what it is grouped by, say.
+        rules += [
+            Rule(frozenset({each}), grain, Certainty.POSSIBLE) for each in aggregates.values()
+        ]
+        columns |= {**aggregates, WEIGHT: next(self._next)}
         group = replace(
             keys,
             columns=columns,
+            types=types,
             rules=tuple(rules),
             keys=tuple(rivals),
             grain=grain,
@@ -235,7 +264,7 @@ class RowReader:
         return self._projected(self._filtered(group, query.having), query.columns)
 
     def _ranked(self, query: Ranked) -> Rows:
-        rows = self._filtered(self._read(query.source), query.where)
+        rows = self._filtered(self._read(query.source).without_lingering(), query.where)
         if query.weight is None:
             rows = rows.as_history()
         rows = replace(rows, rules=(*rows.rules, *rows.key_rules()))
@@ -248,10 +277,12 @@ class RowReader:
             columns[query.rank] = rank
         columns[WEIGHT] = next(self._next)
         first = of_key if query.limit == 1 else of_key | {rank}
+        types = {**shown.types, rank: "int"}
         constant = (Rule(NOTHING, frozenset({rank}), Certainty.ALWAYS),) if query.limit == 1 else ()
         return replace(
             shown,
             columns=columns,
+            types=types,
             rules=(*shown.rules, *constant),
             keys=(first, *rows.keys),
             grain=None if rows.keys else first,
@@ -276,8 +307,9 @@ class RowReader:
         pairs = _equal_pairs(query, left, right)
         of_left = (*shown[0].rules, *left.key_rules())
         of_right = (*shown[1].rules, *right.key_rules())
-        # What is behind the time to live is no longer known when it is taken back.
-        is_exact = is_lasting or query.bounds is None
+        # What is put out once stays when a row of it is taken back, and what is behind the time to
+        # live is no longer known then.
+        is_exact = is_lasting or (query.emits == "changes" and query.bounds is None)
         # The side without a partner is NULL, which says nothing.
         rules: tuple[Rule, ...] = _possible((*of_left, *of_right, *pairs))
         if is_exact and query.kind in ("inner", "left", "semi", "anti"):
@@ -288,10 +320,11 @@ class RowReader:
             rules += pairs
         keys = _keys_of_join(query, left, right, pairs) if is_exact else ()
         types = {**shown[0].types, **shown[1].types}
-        return Rows(columns, types, rules, keys, None, is_lasting)
+        is_replaced = left.is_replaced or right.is_replaced
+        return Rows(columns, types, rules, keys, None, is_lasting, is_replaced)
 
     def _side(self, side: JoinSide) -> Rows:
-        rows = self._read(side.source)
+        rows = self._read(side.source).without_lingering()
         if side.window is not None:
             start, end = next(self._next), next(self._next)
             rows = replace(rows, columns={**rows.columns, _START: start, _END: end})
@@ -316,19 +349,16 @@ class RowReader:
         columns = dict(kept.columns)
         if query.is_weighed:
             columns[WEIGHT] = next(self._next)
+        kept = replace(kept, may_linger=self._may_linger(rows, query.table))
         if query.kind in ("semi", "anti"):
             return replace(kept, columns=columns)
         columns |= found.columns
         of_table = frozenset(names[each] for each in table.key)
-        pairs = [*zip(query.keys, query.matches, strict=True)]
-        is_single = bool(table.key) and all(
-            any(match == each and _is_told(key, names[each], rows, there) for key, match in pairs)
-            for each in table.key
-        )
+        # The engine compares values of one type, or whole numbers: one value finds one row.
+        is_single = bool(table.key) and {*table.key} <= {*query.matches}
         rules = [*kept.rules]
         if is_single:
-            never_changes = table.options.get(REFRESH) == "never"
-            certainty = Certainty.ALWAYS if never_changes else Certainty.POSSIBLE
+            certainty = Certainty.ALWAYS if _never_changes(table) else Certainty.POSSIBLE
             asked = [_used(_tree(each), each, rows) for each in query.keys]
             # What finds a row of the table finds all of it; in a LEFT JOIN, or none at all.
             if all(each is not None for each in asked) and not query.where:
@@ -342,10 +372,16 @@ class RowReader:
             kept,
             columns=columns,
             types=types,
-            rules=(*rules, *found.rules),
+            # Without a partner all of it is null, also what is computed of nulls otherwise.
+            rules=(*rules, *(found.rules if query.kind == "inner" else _possible(found.rules))),
             keys=keys,
             grain=rows.grain if is_single else None,
         )
+
+    def _may_linger(self, rows: Rows, table: str) -> bool:
+        """Whether a row may be taken back with another partner than it came with, and so stay."""
+        changes = not _never_changes(self._references[table.lower()])
+        return rows.may_linger or (changes and not rows.is_lasting)
 
     def _fresh(self, rows: Rows) -> Rows:
         """The same with other attributes, so that a view may be joined with itself."""
@@ -375,6 +411,10 @@ def _is_of_several(source: SourceTable) -> bool:
     """Whether rows of several tables may come, each of which has the key once."""
     tables = source.options.get("tables", "") + source.options.get("topic", "")
     return bool(set(tables) & set(",*")) or "topic.pattern" in source.options
+
+
+def _never_changes(table: ReferenceTable) -> bool:
+    return table.options.get(REFRESH) == "never"
 
 
 def _grows(window: Window | None) -> bool:
@@ -412,7 +452,8 @@ def _equal_pairs(query: Join, left: Rows, right: Rows) -> tuple[Rule, ...]:
         trees = _tree(ours), _tree(theirs)
         one, other = _plain(trees[0], left), _plain(trees[1], right)
         if one is not None and other is not None:
-            rules += _equal(one, left.types.get(one), other, right.types.get(other))
+            # The engine joins by values of one type, or by whole numbers.
+            rules += _equal(one, other, Certainty.ALWAYS)
             continue
         used = _used(trees[0], ours, left), _used(trees[1], theirs, right)
         if used[0] is not None and used[1] is not None:
@@ -421,10 +462,7 @@ def _equal_pairs(query: Join, left: Rows, right: Rows) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _equal(one: int, kind: str | None, other: int, other_kind: str | None) -> Iterator[Rule]:
-    # 1 is equal to '1' and to '01', which are not equal to each other.
-    is_same = kind is not None and kind == other_kind
-    certainty = Certainty.ALWAYS if is_same else Certainty.POSSIBLE
+def _equal(one: int, other: int, certainty: Certainty) -> Iterator[Rule]:
     yield Rule(frozenset({one}), frozenset({other}), certainty)
     yield Rule(frozenset({other}), frozenset({one}), certainty)
 
@@ -435,6 +473,9 @@ def _keys_of_join(
     """A row of either side comes once, or once with each of its partners."""
     if query.kind in ("semi", "anti"):
         return left.keys
+    if query.kind == "full":
+        # Null on both sides is no key: a row of the left may hold it, and one of the right.
+        return ()
     both = [one | other for one in left.keys[:4] for other in right.keys[:4]]
     joined = NOTHING.union(*(each.follow for each in pairs if each.certainty == Certainty.ALWAYS))
     # A row has one partner at most where the equalities hold a key of the other side.
@@ -451,36 +492,68 @@ def _possible(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 
 def _rules_of(node: exp.Expr, rows: Rows) -> Iterator[Rule]:
     """What one condition of several says of the rows that meet it."""
-    if isinstance(node, exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE | exp.Between | exp.Is):
+    if isinstance(node, _COMPARISONS) and not _may_be_boolean(node, rows):
         return
-    inner = node.this.unnest() if isinstance(node, exp.Not) else node
-    if isinstance(node, exp.Not) and isinstance(inner, exp.Is | exp.In | exp.Between):
+    if isinstance(node, exp.Not) and isinstance(node.this.unnest(), exp.Is | exp.In | exp.Between):
         return
-    column = _plain(inner, rows)
-    if column is not None:
-        certainty = Certainty.ALWAYS if rows.types.get(column) == "boolean" else Certainty.POSSIBLE
-        yield Rule(NOTHING, frozenset({column}), certainty)
+    single = _chosen_value(node, rows)
+    if single is not None:
+        yield Rule(NOTHING, frozenset({single}), Certainty.ALWAYS)
         return
     if isinstance(node, exp.EQ):
-        sides = [node.left.unnest(), node.right.unnest()]
-        one, other = (_plain(each, rows) for each in sides)
+        one, other = _plain(node.left.unnest(), rows), _plain(node.right.unnest(), rows)
         if one is not None and other is not None:
-            yield from _equal(one, rows.types.get(one), other, rows.types.get(other))
+            # 1 is equal to '1' and to '01', which are not equal to each other.
+            kind = rows.types.get(one)
+            is_same = kind is not None and kind == rows.types.get(other)
+            yield from _equal(one, other, Certainty.ALWAYS if is_same else Certainty.POSSIBLE)
             return
-        for place, attribute in enumerate((one, other)):
-            literal = sides[1 - place]
-            if attribute is not None and isinstance(literal, exp.Literal):
-                kind = rows.types.get(attribute, "")
-                read = _READ_FROM_TEXT if literal.is_string else _NUMBERS
-                certainty = Certainty.ALWAYS if kind.startswith(read) else Certainty.POSSIBLE
-                yield Rule(NOTHING, frozenset({attribute}), certainty)
-                return
     mentioned = frozenset(
         found
         for each in node.find_all(exp.Column)
         if (found := rows.find(each.parts[0].name)) is not None
     )
     yield Rule(NOTHING, mentioned, Certainty.POSSIBLE)
+
+
+def _chosen_value(node: exp.Expr, rows: Rows) -> int | None:
+    """The attribute of which a condition leaves one value, for certain."""
+    inner = node.this.unnest() if isinstance(node, exp.Not) else node
+    plain = _plain(inner, rows)
+    if plain is not None:
+        return plain if rows.types.get(plain) == "boolean" else None
+    if not isinstance(inner, exp.EQ | exp.NEQ | exp.Is | exp.NullSafeEQ):
+        return None
+    sides = inner.left.unnest(), inner.right.unnest()
+    for column, value in (sides, sides[::-1]):
+        attribute = _plain(column, rows)
+        if attribute is None:
+            continue
+        kind = rows.types.get(attribute, "")
+        if isinstance(value, exp.Null) and isinstance(node, exp.Is | exp.NullSafeEQ):
+            return attribute
+        if isinstance(value, exp.Boolean) and kind == "boolean":
+            # What is not <=> true is false or null.
+            return None if isinstance(inner, exp.NullSafeEQ) and inner is not node else attribute
+        if isinstance(value, exp.Literal) and isinstance(node, exp.EQ):
+            return attribute if _is_one_value(value, kind) else None
+    return None
+
+
+def _may_be_boolean(node: exp.Binary, rows: Rows) -> bool:
+    """Whether a comparison may leave one value of two."""
+    columns = (_plain(each.unnest(), rows) for each in (node.left, node.right))
+    return any(
+        each is not None and rows.types.get(each, "boolean") == "boolean" for each in columns
+    )
+
+
+def _is_one_value(literal: exp.Expr, kind: str) -> bool:
+    """Whether one value of a type at most is equal to a literal."""
+    if literal.is_string:
+        return kind.startswith(_READ_FROM_TEXT)
+    # A number with an exponent is a float, which is equal to many large whole numbers.
+    return kind.startswith(_NUMBERS) and _EXACT.fullmatch(literal.name) is not None
 
 
 def _chooses_arrivals(where: str | None) -> bool:
@@ -493,19 +566,6 @@ def _chooses_arrivals(where: str | None) -> bool:
             if isinstance(column, exp.Column) and column.name.lower() == WEIGHT:
                 return isinstance(number, exp.Literal) and number.name == "1"
     return False
-
-
-def _is_told(key: str, match: int, rows: Rows, table: Rows) -> bool:
-    """Whether what is compared with a table's column can be equal to one value of it only."""
-    kind = table.types[match]
-    if kind != "string":
-        return True
-    # A number is equal to '1' and to '01'.
-    tree = _tree(key)
-    plain = _plain(tree, rows)
-    if plain is not None:
-        return rows.types.get(plain) == "string"
-    return tree is not None and call_of(tree) in GIVES_TEXT
 
 
 def _tree(text: str) -> exp.Expr | None:
@@ -541,8 +601,12 @@ def _used(tree: exp.Expr | None, text: str, rows: Rows) -> Attributes | None:
     return frozenset(found)
 
 
-def _told_by(tree: exp.Expr | None, rows: Rows) -> int | None:
-    """The attribute whose value can be told from that of an expression."""
+def _told_by(tree: exp.Expr | None, rows: Rows) -> tuple[int, str] | None:
+    """The attribute whose value can be told from that of an expression, and the type of that."""
+    if tree is not None and call_of(tree) == "unix_micros":
+        times = [_plain(each, rows) for each in tree.iter_expressions()]
+        is_time = times and times[0] is not None and rows.types.get(times[0]) == "timestamp"
+        return (times[0], "bigint") if is_time and times[0] is not None else None
     if not isinstance(tree, exp.Cast | exp.TryCast):
         return None
     column, to = _plain(tree.this.unnest(), rows), tree.args.get("to")
@@ -550,7 +614,7 @@ def _told_by(tree: exp.Expr | None, rows: Rows) -> int | None:
     target = to.sql("spark").lower() if isinstance(to, exp.DataType) else ""
     is_text = target == "string" and kind.startswith(_TOLD_BY_TEXT)
     is_wider = kind in _WHOLE and target in _WHOLE[_WHOLE.index(kind) :]
-    return column if is_text or is_wider else None
+    return (column, target) if column is not None and (is_text or is_wider) else None
 
 
 def _words(text: str) -> frozenset[str]:

@@ -54,6 +54,8 @@ class Rows:
             a rule says so: of two rows any one of them may differ alone. None where that is open.
         is_lasting: No row is ever taken back, so what holds now holds always.
         is_replaced: A row may take the place of another one that is not taken back before.
+        may_linger: A row may stay that the database has changed, because what takes it back came
+            late, or not at all: what is unique there is not so here.
     """
 
     columns: Mapping[str, int]
@@ -63,6 +65,7 @@ class Rows:
     grain: Attributes | None = None
     is_lasting: bool = True
     is_replaced: bool = False
+    may_linger: bool = False
 
     def find(self, name: str) -> int | None:
         """The attribute that a column shows."""
@@ -137,6 +140,12 @@ class Rows:
         certainty = Certainty.ALWAYS if self.is_lasting else Certainty.NOW
         every = frozenset(self.columns.values()).union(*(each.follow for each in self.rules))
         return tuple(Rule(each, every, certainty) for each in self.keys)
+
+    def without_lingering(self) -> Rows:
+        """The same for who keeps each of the rows, and does not put one in the place of another."""
+        if not self.may_linger:
+            return self
+        return replace(self.as_history(), is_lasting=self.is_lasting, may_linger=False)
 
     def as_history(self) -> Rows:
         """The same for who sees rows come, and keeps them when they are taken back."""

@@ -41,6 +41,12 @@ def fill(text: str, environment: Mapping[str, str], missing: Callable[[str], Non
     return _VARIABLE.sub(value, text)
 
 
+def missing_variables(text: str, environment: Mapping[str, str]) -> list[str]:
+    """The variables of a text that are neither set nor have a default."""
+    found = (each for each in _VARIABLE.finditer(text) if each.group(2) is None)
+    return [each[1] for each in found if each[1] not in environment]
+
+
 def empty_variables(text: str, environment: Mapping[str, str]) -> list[str]:
     """The variables of a text that are set, and to nothing."""
     names = [found[1] for found in _VARIABLE.finditer(text)]

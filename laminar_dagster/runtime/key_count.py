@@ -120,9 +120,11 @@ class _Count:
         found: list[StagedOutput] = []
         manifest = parent
         while manifest is not None and manifest.epoch > ledger:
-            for entry in manifest.sinks:
-                if entry.sink_id == self._sink.sink_id:
-                    found.append(self._staged(manifest.checkpoint_id, entry))
+            found += [
+                self._staged(manifest.checkpoint_id, entry)
+                for entry in manifest.sinks
+                if entry.sink_id == self._sink.sink_id
+            ]
             before = manifest.previous_checkpoint_id
             manifest = self._checkpoints.manifest(before) if before else None
         return found

@@ -16,6 +16,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 # Delta has no table without columns. A sink whose first epochs have no rows, and so no known
 # columns, makes one with this column, and the first epoch that has columns replaces it.
 PENDING: Final = "_laminar_pending"
+_ROWS_SEARCHED: Final = 1_000_000
 
 
 def columns_of(table: DeltaTable) -> pa.Schema | None:
@@ -130,31 +131,30 @@ def merge(
 
 
 def matching(table: DeltaTable, keys: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Those keys that a row of the table has. Reads no other columns."""
-    if not keys.num_rows:
-        return keys
-    # The client tells the bounds of a file's texts in a type that pyarrow compares with no text.
-    bounded = (name for name in key if not pa.types.is_string(keys.schema.field(name).type))
-    files_by = next(bounded, None)
-    chosen = pc.field(files_by).isin(keys.column(files_by).unique()) if files_by else None
-    wanted = keys.column(key[0]).unique()
-    parts = [keys.schema.empty_table()]
-    for batch in table.to_pyarrow_dataset().scanner(columns=[*key], filter=chosen).to_batches():
-        rows = pa.table(batch).cast(keys.schema)
-        parts.append(rows.filter(pc.is_in(rows.column(key[0]), value_set=wanted)))
-    there = pa.concat_tables(parts)
-    flag = next(name for name in _flag_names() if name not in key)
-    both = pa.concat_tables(
-        [
-            keys.append_column(flag, pa.repeat(pa.scalar(1), keys.num_rows)),
-            there.append_column(flag, pa.repeat(pa.scalar(2), there.num_rows)),
-        ]
+    """Those keys that a row of the table has. Reads no other columns, and few rows at once.
+
+    Of files whose bounds leave out all keys it reads nothing, where these bounds are exact: the
+    client rounds those of decimals and times, and cuts those of texts.
+    """
+    exact = [name for name in key if _has_exact_bounds(keys.schema.field(name).type)]
+    chosen = None
+    for name in exact:
+        is_wanted = pc.field(name).isin(keys.column(name).unique())
+        chosen = is_wanted if chosen is None else chosen & is_wanted
+    found = [keys.schema.empty_table()]
+    scanner = table.to_pyarrow_dataset().scanner(
+        columns=[*key], filter=chosen, batch_size=_ROWS_SEARCHED
     )
-    # One that is asked for, and there.
-    found = both.group_by([*key], use_threads=False).aggregate([(flag, "min"), (flag, "max")])
-    is_asked = pc.equal(found.column(f"{flag}_min"), 1)
-    is_there = pc.equal(found.column(f"{flag}_max"), 2)
-    return found.filter(pc.and_(is_asked, is_there)).select(key)
+    for batch in scanner.to_batches():
+        if batch.num_rows:
+            rows = pa.table(batch).cast(keys.schema)
+            found.append(rows.join(keys, [*key], join_type="left semi"))
+    # A table may have a row twice that somebody else has put there.
+    return pa.concat_tables(found).group_by([*key], use_threads=False).aggregate([])
+
+
+def _has_exact_bounds(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_date(kind))
 
 
 def _flag_names() -> Iterator[str]:

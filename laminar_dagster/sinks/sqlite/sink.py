@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
@@ -47,10 +47,10 @@ from laminar_dagster.sinks.sqlite.identifiers import quote
 from laminar_dagster.sinks.sqlite.table import (
     Fit,
     InsertStatement,
+    SearchStatement,
     delete_statement,
     fit,
     has_table,
-    search_statement,
 )
 from laminar_dagster.sinks.staged import staged_tables
 
@@ -237,13 +237,21 @@ class SqliteSink:
                 where = f"sink {self._sink_id}"
                 raise InvalidConfig(where, f"{self._path}: {problem}") from problem
             of_key = _of_key(columns, self._key)
-            search = search_statement(self._table, self._key)
-            found = [
-                connection.execute(search, row).fetchone() is not None
-                for batch in keys.select(self._key).to_batches(max_chunksize=_ROWS_PER_BATCH)
-                for row in rows_to_bind(of_key, batch, self._key)
-            ]
-        return shown(keys.filter(pa.array(found, pa.bool_())), self._key)
+            batches = keys.select(self._key).to_batches(max_chunksize=_ROWS_PER_BATCH)
+            rows = chain.from_iterable(rows_to_bind(of_key, batch, self._key) for batch in batches)
+            places = [*self._places_held(connection, rows)]
+        return shown(keys.take(pa.array(places, pa.int64())), self._key)
+
+    def _places_held(
+        self, connection: sqlite3.Connection, keys: Iterable[tuple[object, ...]]
+    ) -> Iterator[int]:
+        """The places of those keys that the table has a row of."""
+        search = SearchStatement(self._table, self._key)
+        numbered = ((place, *key) for place, key in enumerate(keys))
+        at_once = search.keys_at_once(connection)
+        while some := [*islice(numbered, at_once)]:
+            values = [*chain.from_iterable(some)]
+            yield from (place for (place,) in connection.execute(search.sql(len(some)), values))
 
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
         """See ``Sink.commit``.
@@ -353,8 +361,7 @@ class SqliteSink:
             return
         # A key that came and went within the epoch was never there. One that is still there is
         # kept by a trigger.
-        search = search_statement(self._table, self._key)
-        kept = sum(connection.execute(search, row).fetchone() is not None for row in keys)
+        kept = sum(1 for _ in self._places_held(connection, keys))
         if kept:
             raise Unwritable(
                 f"the table keeps {kept} of {len(keys)} rows that were deleted; a trigger keeps"

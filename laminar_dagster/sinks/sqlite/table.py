@@ -400,6 +400,29 @@ def delete_statement(table: str, key: tuple[str, ...]) -> str:
     return f"DELETE FROM main.{name} WHERE {matches}"
 
 
-def search_statement(table: str, key: tuple[str, ...]) -> str:
-    """Finds out whether there is a row of one key."""
-    return delete_statement(table, key).replace("DELETE FROM", "SELECT 1 FROM", 1)
+@dataclass(frozen=True, slots=True)
+class SearchStatement:
+    """Finds out which of some keys have a row: the numbers that stand before them."""
+
+    table: str
+    key: tuple[str, ...]
+
+    def sql(self, keys: int) -> str:
+        """For so many keys at once: to ask for each by itself takes thirty times as long."""
+        columns = [f"k{number}" for number in range(len(self.key))]
+        one = f"({', '.join('?' * (len(columns) + 1))})"
+        name = quote(self.table)
+        matches = " AND ".join(
+            f"{name}.{quote(column)} COLLATE BINARY = wanted.{wanted}"
+            for column, wanted in zip(self.key, columns, strict=True)
+        )
+        return (
+            f"WITH wanted (place, {', '.join(columns)}) AS (VALUES {', '.join([one] * keys)})"
+            # A CROSS JOIN is what keeps SQLite from walking through the table.
+            f" SELECT wanted.place FROM wanted CROSS JOIN main.{name} ON {matches}"
+        )
+
+    def keys_at_once(self, connection: sqlite3.Connection) -> int:
+        """How many keys one statement may take."""
+        limit = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
+        return max(1, min(_ROWS_PER_STATEMENT, limit // (len(self.key) + 1)))

@@ -30,6 +30,15 @@ def schema_of(table: SourceTable) -> pa.Schema:
         raise InvalidConfig(str(table.place), reason) from None
 
 
+def no_such_key(table: str, key: tuple[str, ...]) -> tuple[str, str]:
+    """What is wrong with a source whose PRIMARY KEY is none of its table, and what to do."""
+    columns = ", ".join(key)
+    return (
+        f"the database does not keep ({columns}) unique in table {table}",
+        "declare the PRIMARY KEY that the table has; or none, and sinks count their rows",
+    )
+
+
 def admitted_rows(snapshot: SourceSnapshot, start: int, limits: Admission) -> int:
     """Up to which row of a snapshot an epoch reads; by bytes as large as its files on average."""
     left = snapshot.rows - start

@@ -37,5 +37,10 @@ def change_traits(options: Mapping[str, str], lacks_retractions: str = "") -> So
         # Rows of several tables have to be told apart.
         added = _TABLES
     return SourceTraits(
-        columns=(*added, *CHANGE), hidden=hidden, lacks_retractions=lacks_retractions
+        columns=(*added, *CHANGE),
+        hidden=hidden,
+        lacks_retractions=lacks_retractions,
+        # A new snapshot after a gap has rows that were given out already.
+        replaces_rows=bool(lacks_retractions) or options.get("on_gap", "").lower() == "snapshot",
+        enforces_keys=True,
     )

@@ -46,4 +46,5 @@ def kafka_traits(options: Mapping[str, str]) -> SourceTraits:
         delay_micros=delay // timedelta(microseconds=1),
         delay_option=given,
         lacks_retractions="" if whole else "'debezium.before' = 'required'",
+        replaces_rows=not whole,
     )

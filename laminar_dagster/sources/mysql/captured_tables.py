@@ -18,6 +18,7 @@ from laminar_dagster.sources.mysql.catalogue import (
     charsets_of,
     describe_tables,
     look_up,
+    require_key,
     require_ready,
 )
 from laminar_dagster.sources.mysql.change_rows import ChangeDecoder
@@ -69,6 +70,7 @@ class CapturedTables:
             facts = look_up(session)
             require_ready(facts, self.address)
             tables = describe_tables(session, options.tables, self.address)
+            self.require_key(session)
             shapes = self._shapes(session, facts, tables)
         files: tuple[SnapshotFile, ...] = ()
         if options.snapshot == "never":
@@ -100,6 +102,15 @@ class CapturedTables:
             InvalidConfig: One is not there, or not as it was declared.
         """
         self._shapes(session, facts, describe_tables(session, self.options.tables, self.address))
+        self.require_key(session)
+
+    def require_key(self, session: Session) -> None:
+        """The declared PRIMARY KEY is one of every table.
+
+        Raises:
+            InvalidConfig: It is not, or no more.
+        """
+        require_key(session, self.options.tables, self.options.key, self.address)
 
     def _shapes(
         self, session: Session, facts: Facts, tables: Mapping[TableName, LoggedTable]

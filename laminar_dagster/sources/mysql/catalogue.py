@@ -9,6 +9,7 @@ from typing import Final
 
 from laminar_dagster.clients.mysql.session import Session
 from laminar_dagster.core.errors import InvalidConfig
+from laminar_dagster.sources.changes.planned import no_such_key
 from laminar_dagster.sources.mysql.column_types import YEAR, Family, MysqlType
 from laminar_dagster.sources.mysql.statements import TableName
 from laminar_dagster.sources.mysql.table_map import LoggedColumn, LoggedTable
@@ -58,6 +59,10 @@ _KEY: Final = """
     SELECT COLUMN_NAME FROM information_schema.KEY_COLUMN_USAGE
     WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND CONSTRAINT_NAME = 'PRIMARY'
     ORDER BY ORDINAL_POSITION
+"""
+_UNIQUE: Final = """
+    SELECT INDEX_NAME, COLUMN_NAME, NULLABLE FROM information_schema.STATISTICS
+    WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0
 """
 _CHARSETS: Final = "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATIONS"
 # MariaDB has collations that are of several character sets, each under a number of its own.
@@ -179,6 +184,27 @@ def describe_tables(
         columns = tuple(_column(row) for row in session.run(_COLUMNS, [schema, name]).rows)
         found[schema, name] = LoggedTable(schema, name, columns)
     return found
+
+
+def require_key(
+    session: Session, tables: Iterable[TableName], key: tuple[str, ...], where: str
+) -> None:
+    """Refuse a PRIMARY KEY that a table does not have, or has no more.
+
+    Sinks take it for known that no two rows have one key.
+
+    Raises:
+        InvalidConfig: Names the table.
+    """
+    declared = {each.lower() for each in key}
+    for schema, name in tables if key else ():
+        unique: dict[str, set[str]] = {}
+        for index, column, nullable in session.run(_UNIQUE, [schema, name]).rows:
+            # A null is like no other, and an expression is no column.
+            is_sure = column is not None and nullable != "YES"
+            unique.setdefault(str(index), set()).add(str(column).lower() if is_sure else "")
+        if not any(each <= declared for each in unique.values()):
+            raise InvalidConfig(where, *no_such_key(f"{schema}.{name}", key))
 
 
 def integer_key(session: Session, table: LoggedTable) -> str | None:

@@ -47,6 +47,7 @@ class MysqlCdcOptions:
         scan_bytes: How much of the log a plan looks at, and so an epoch reads, at most; a
             transaction that goes beyond is read to its end.
         quiet_bytes: So much of the log without a change of the tables is worth no epoch.
+        key: The PRIMARY KEY that the source declares; empty if none.
     """
 
     server: Server
@@ -60,6 +61,7 @@ class MysqlCdcOptions:
     idle_timeout: timedelta | None = DEFAULT_IDLE
     scan_bytes: int = 128 * 1024 * 1024
     quiet_bytes: int = 16 * 1024 * 1024
+    key: tuple[str, ...] = ()
 
 
 def mysql_cdc_traits(options: Mapping[str, str]) -> SourceTraits:

@@ -50,6 +50,7 @@ class Planner:
             newest = self._keeper.newest()
             if not start and newest is None:
                 return self._waiting(facts, files)
+            self._tables.require_key(session)
             begin, gaps = self._begin(newest, start, files)
             pinned = self._pinned(previous, newest, begin, facts.identity)
             require_same_log(self._tables.server, pinned, facts, files)

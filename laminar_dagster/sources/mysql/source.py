@@ -11,6 +11,7 @@ that were given out, are named errors.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -85,6 +86,7 @@ class MysqlCdcSource:
             InvalidConfig: Lists every mistake in its options, or names a column that cannot be.
         """
         options = read_options(table.options, defaults, str(table.place), project)
+        options = replace(options, key=table.key)
         return cls(table.source_id, schema_of(table), options, keeper)
 
     @property

@@ -59,6 +59,7 @@ class PostgresCdcOptions:
         heartbeat_wal: After so much of the log without a change of the tables, an epoch without
             records moves the slot.
         slot_timeout: How long to wait for a slot that somebody else reads.
+        key: The PRIMARY KEY that the source declares; empty if none.
     """
 
     server: Server
@@ -78,6 +79,7 @@ class PostgresCdcOptions:
     heartbeat_wal: int = 64 * 1024 * 1024
     slot_timeout: timedelta = timedelta(seconds=60)
     statement_timeout: timedelta = timedelta(minutes=30)
+    key: tuple[str, ...] = ()
 
     @property
     def decoding(self) -> DecoderSettings:

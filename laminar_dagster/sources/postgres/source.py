@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -62,7 +63,7 @@ from laminar_dagster.sources.postgres.pinning import (
 from laminar_dagster.sources.postgres.reader import PostgresSplitReader, bounds, database_of
 from laminar_dagster.sources.postgres.server_state import ServerState
 from laminar_dagster.sources.postgres.snapshot import SnapshotTaker
-from laminar_dagster.sources.postgres.tables import check_setup
+from laminar_dagster.sources.postgres.tables import check_setup, require_key
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +116,7 @@ class PostgresCdcSource:
         """
         where = str(table.place)
         options = read_options(table.options, defaults, where, project)
+        options = replace(options, key=table.key)
         return cls(table.source_id, schema_of(table), options, snapshots, where)
 
     @property
@@ -183,6 +185,7 @@ class PostgresCdcSource:
             if newest is None:
                 check_setup(connection, state, self._options, declared(self._schema), self._where)
                 return self._before_snapshot(state)
+            require_key(connection, self._options, self._where)
             begin, gaps, pinned = self._begin(previous, start, newest, state)
             known = self._tables.require_same(connection, state, pinned.tables if pinned else {})
             if begin.snapshot is not None:

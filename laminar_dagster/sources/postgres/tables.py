@@ -11,6 +11,7 @@ from psycopg import sql
 
 from laminar_dagster.clients.postgres.server import Connection
 from laminar_dagster.core.errors import InvalidConfig
+from laminar_dagster.sources.changes.planned import no_such_key
 from laminar_dagster.sources.postgres.decoding import WHOLE_ROWS
 from laminar_dagster.sources.postgres.options import PostgresCdcOptions
 from laminar_dagster.sources.postgres.publication import (
@@ -40,6 +41,24 @@ _TABLES: Final = sql.SQL("""
     FROM pg_catalog.pg_class AS class
     JOIN pg_catalog.pg_namespace AS space ON space.oid = class.relnamespace
     WHERE space.nspname || '.' || class.relname = ANY (%s) AND class.relkind IN ('r', 'p')
+""")
+
+# Those that a row keeps to while it is written: what is checked at the commit alone may be broken
+# by a change, and mended by the next. A null is like no other.
+_UNIQUE: Final = sql.SQL("""
+    SELECT space.nspname || '.' || class.relname, found.columns
+    FROM pg_catalog.pg_index AS index
+    JOIN pg_catalog.pg_class AS class ON class.oid = index.indrelid
+    JOIN pg_catalog.pg_namespace AS space ON space.oid = class.relnamespace
+    CROSS JOIN LATERAL (
+        SELECT array_agg(attname::text) AS columns, bool_and(attnotnull) AS is_never_null
+        FROM pg_catalog.pg_attribute
+        WHERE attrelid = index.indrelid
+          AND attnum = ANY ((index.indkey::int2[])[0:index.indnkeyatts - 1])
+    ) AS found
+    WHERE space.nspname || '.' || class.relname = ANY (%s) AND found.is_never_null
+      AND index.indisunique AND index.indisvalid AND index.indimmediate
+      AND index.indpred IS NULL AND index.indexprs IS NULL
 """)
 
 
@@ -123,6 +142,7 @@ def check_setup(
     partitioned = frozenset(name for name, each in tables.items() if each.is_partitioned)
     problems += publication_problems(publication, options.publication, options.tables, partitioned)
     problems += _of_columns(tables, declared)
+    problems += _of_key(connection, options)
     if publication is not None:
         problems += _of_sent_columns(tables, publication, declared)
     if options.before == "required":
@@ -137,6 +157,31 @@ def check_setup(
         rest = [f"{problem} ({advice})" for problem, advice in others]
         raise InvalidConfig(where, "; ".join([first, *rest]), hint)
     return tables
+
+
+def require_key(connection: Connection, options: PostgresCdcOptions, where: str) -> None:
+    """Refuse a PRIMARY KEY that a table does not have, or has no more.
+
+    Sinks take it for known that no two rows have one key.
+
+    Raises:
+        InvalidConfig: Names the table.
+    """
+    for problem, hint in _of_key(connection, options):
+        raise InvalidConfig(where, problem, hint)
+
+
+def _of_key(connection: Connection, options: PostgresCdcOptions) -> list[tuple[str, str]]:
+    if not options.key:
+        return []
+    unique: dict[str, list[set[str]]] = {}
+    for name, columns in connection.execute(_UNIQUE, (list(options.tables),)).fetchall():
+        unique.setdefault(name, []).append(set(columns))
+    return [
+        no_such_key(name, options.key)
+        for name in options.tables
+        if not any(each <= {*options.key} for each in unique.get(name, ()))
+    ]
 
 
 def _whole_rows(table: Table) -> str:

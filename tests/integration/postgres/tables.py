@@ -58,6 +58,12 @@ class Tables:
 
     def source(self, columns: Mapping[str, str], **options: str) -> PostgresCdcSource:
         """A source on the tables; a type that ends with ``!`` is NOT NULL."""
+        return self.source_with_key(columns, (), options)
+
+    def source_with_key(
+        self, columns: Mapping[str, str], key: tuple[str, ...], options: Mapping[str, str]
+    ) -> PostgresCdcSource:
+        """The same with a PRIMARY KEY."""
         given = {
             "host": self.endpoint.host,
             "port": str(self.endpoint.port),
@@ -82,6 +88,7 @@ class Tables:
             options=given,
             place=Place("sources.sql", 1),
             added=tuple(each.name for each in traits.columns),
+            key=key,
         )
         keeper = StoredSnapshots(self.store, SOURCE)
         return PostgresCdcSource.from_table(table, Path(), {}, keeper)

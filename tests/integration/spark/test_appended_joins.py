@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from deltalake import DeltaTable
 
-from laminar_dagster.core.ports import Admission
+from laminar_dagster.core.ids import EpochNumber
+from laminar_dagster.core.ports import Admission, Sink, StagedOutput
 from laminar_dagster.runtime.epoch import EpochRunner
+from laminar_dagster.runtime.rerun import rerun
+from laminar_dagster.testing.crash import Crash
 from tests.integration.spark.conftest import Build
+from tests.integration.spark.dying_engine import DyingEngine
 from tests.integration.spark.project import Project, Record, random_records, run_until_done
 
 COLUMNS = "SELECT a.page, a.n, unix_micros(a.at) AS since, unix_micros(b.at) AS until FROM clicks a"
@@ -47,6 +52,19 @@ def expected(clicks: list[Record]) -> dict[str, Counter[tuple[object, ...]]]:
     }
 
 
+class _Dying:
+    """A sink before whose commit the process dies."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._sink, name)
+
+    def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
+        raise Crash
+
+
 @pytest.mark.parametrize("most", [90, 1000])
 def test_an_inner_join_is_appended_pair_by_pair(project: Project, build: Build, most: int) -> None:
     folder = project.root / "dbt_like_configs" / "clicks"
@@ -68,7 +86,15 @@ def test_an_inner_join_is_appended_pair_by_pair(project: Project, build: Build, 
     project.append("a.ndjson", clicks[:60])
     EpochRunner(pipeline).run()
     project.append("b.ndjson", clicks[60:])
-    run_until_done(pipeline)
+    # It dies while it computes, then after half of the sinks have committed.
+    with pytest.raises(Crash):
+        EpochRunner(replace(pipeline, engine=DyingEngine(pipeline.engine))).run()
+    sinks = tuple(_Dying(each) if each.sink_id < "kept" else each for each in pipeline.sinks)
+    with pytest.raises(Crash):
+        EpochRunner(replace(pipeline, sinks=sinks)).run()
+    manifests = run_until_done(pipeline)
+    verdict = rerun(pipeline, manifests[0].epoch)
+    assert verdict.is_identical, verdict
     answer = expected(project.on_time())
     for name in VIEWS:
         columns = "page, n, since, until"

@@ -25,6 +25,12 @@ VALUES = {
     "day": pa.array([date(2026, 1, each) for each in (1, 2, 3)]),
     "time": pa.array([NOON.replace(second=each) for each in (1, 2, 3)], pa.timestamp("us", "UTC")),
     "money": pa.array([Decimal("1.10"), Decimal("1.20"), Decimal("2.10")], pa.decimal128(10, 2)),
+    "digits": pa.array(
+        [Decimal(9007199254740993), Decimal(9007199254740992), Decimal(-1)], pa.decimal128(20, 0)
+    ),
+    "most_digits": pa.array([Decimal(10) ** 37 * each for each in (9, 8, 7)], pa.decimal128(38, 0)),
+    "fine": pa.array([Decimal("1e-20"), Decimal("2e-20"), Decimal("1e17")], pa.decimal128(38, 20)),
+    "long_text": pa.array([f"{'x' * 90}{each}" for each in "cba"]),
     "flag_and_more": pa.array([True, False, True]),
 }
 
@@ -72,6 +78,21 @@ def test_what_was_taken_back_is_not_held(system: str, tmp_path: Path) -> None:
     gone = pa.table({"k": [1], "_weight": pa.array([-1], pa.int8())})
     sink.commit(EpochNumber(2), staged(gone))
     assert held(sink, rows, ("k",)) == HeldKeys(1, "k=2")
+
+
+def test_many_keys_in_many_files(system: str, tmp_path: Path) -> None:
+    """More than one statement takes, and files of which some are left out."""
+    sink = sink_at(system, tmp_path, "k", "d")
+    days = pa.array([date(2026, 1, 1 + each % 28) for each in range(9000)])
+    numbers = pa.array(range(9000), pa.int64())
+    rows = pa.table({"k": numbers, "d": days})
+    for epoch in range(3):
+        sink.commit(EpochNumber(epoch + 1), staged(rows.slice(epoch * 3000, 2999)))
+    assert held(sink, rows, ("k", "d")).count == 3 * 2999
+    assert held(sink, rows.slice(2999, 1), ("k", "d")) == HeldKeys(0, "")
+    last = held(sink, rows.slice(8998), ("k", "d"))
+    assert last.count == 1
+    assert last.example.startswith("k=8998, ")
 
 
 def test_a_table_that_does_not_take_the_view(system: str, tmp_path: Path) -> None:
