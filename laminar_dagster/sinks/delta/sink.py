@@ -35,6 +35,11 @@ from laminar_dagster.sinks.changes import (
 )
 from laminar_dagster.sinks.delta import writes
 from laminar_dagster.sinks.delta.columns import cast, target_schema
+from laminar_dagster.sinks.delta.partitions import (
+    check_partition_types,
+    check_partition_values,
+    check_staged_partitions,
+)
 from laminar_dagster.sinks.delta.stream import RowStream, watched
 from laminar_dagster.sinks.durable_folder import make_folder, sync
 from laminar_dagster.sinks.key_counts import NONE_HELD, shown
@@ -191,9 +196,12 @@ class DeltaSink:
             self._check_table(table)
             check_columns(schema, self._key)
             there = writes.columns_of(table) if table else None
-            target_schema(stored_columns(schema), there, create=self._create)
+            target = target_schema(stored_columns(schema), there, create=self._create)
+            partitioned_by = writes.partitioned_by(table)
+            check_partition_types(partitioned_by, target)
             if staged is not None:
                 check_changes(staged, self._key)
+                check_staged_partitions(partitioned_by, staged)
         except Unwritable as problem:
             where = f"sink {self._sink_id}"
             raise InvalidConfig(where, f"{self._location}: {problem}") from problem
@@ -299,10 +307,13 @@ class DeltaSink:
         check_columns(first.schema, self._key)
         there = writes.columns_of(table) if table else None
         target = target_schema(stored_columns(first.schema), there, create=self._create)
+        partitioned_by = writes.partitioned_by(table)
+        check_partition_types(partitioned_by, target)
         if self._key:
             everything = pa.concat_tables([first, *files])
             changes = split(everything, self._key, one_row_per_key=True)
             rows = cast(changes.rows, target)
+            check_partition_values(partitioned_by, rows)
             if table is not None and there is not None:
                 keys = pa.schema([target.field(name) for name in self._key])
                 deleted = cast(changes.deleted, keys) if changes.deleted else keys.empty_table()
@@ -311,7 +322,7 @@ class DeltaSink:
             # Into an empty table, where there is nothing to replace or delete.
             self._add(table, rows, properties)
             return
-        stream = RowStream(target, chain([first], files))
+        stream = RowStream(target, chain([first], files), partitioned_by)
         try:
             self._add(table, stream.reader(), properties)
         except Exception:
