@@ -45,7 +45,7 @@ from laminar_dagster.sinks.sqlite.table import (
     quote,
     search_statement,
 )
-from laminar_dagster.sinks.staged import staged_tables
+from laminar_dagster.sinks.staged import staged_tables, without_views
 from laminar_dagster.sinks.staged_values import check_changes
 
 _BUSY_TIMEOUT: Final = 60.0
@@ -216,6 +216,7 @@ class SqliteSink:
 
     def held_keys(self, schema: pa.Schema, keys: pa.Table) -> HeldKeys:
         """See ``Searchable.held_keys``."""
+        keys = without_views(keys)
         with self._reading() as connection:
             if connection is None or not has_table(connection, self._table):
                 return NONE_HELD
