@@ -226,6 +226,18 @@ class DeltaSink:
         except Exception as error:
             raise SinkUnavailable(self._sink_id, self._shown(error)) from None
 
+    def repeated_keys(self) -> HeldKeys:
+        """See ``Unconstrained.repeated_keys``."""
+        table = self._open()
+        there = writes.columns_of(table) if table else None
+        if table is None or there is None or not self._key or not {*self._key} <= {*there.names}:
+            return NONE_HELD
+        try:
+            return shown(writes.repeated(table, self._key), self._key)
+        # The client raises bare exceptions too.
+        except Exception as error:
+            raise SinkUnavailable(self._sink_id, self._shown(error)) from None
+
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
         """See ``Sink.commit``.
 

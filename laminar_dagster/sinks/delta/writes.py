@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
+from pyarrow import acero
 
 from laminar_dagster.sinks.delta.bounds import bounds_of, expression_of
 
@@ -162,6 +163,24 @@ def matching(table: DeltaTable, keys: pa.Table, key: tuple[str, ...]) -> pa.Tabl
     is_asked = pc.equal(found.column(f"{flag}_min"), 1)
     is_there = pc.equal(found.column(f"{flag}_max"), 2)
     return found.filter(pc.and_(is_asked, is_there)).select(key)
+
+
+def repeated(table: DeltaTable, key: tuple[str, ...]) -> pa.Table:
+    """The keys of which there are several rows. Reads no other columns, one file after another."""
+    count = next(name for name in _flag_names() if name not in key)
+    columns = [pc.field(name) for name in key]
+    counted = acero.Declaration.from_sequence(
+        [
+            acero.Declaration("scan", acero.ScanNodeOptions(table.to_pyarrow_dataset())),
+            acero.Declaration("project", acero.ProjectNodeOptions(columns, [*key])),
+            acero.Declaration(
+                "aggregate",
+                acero.AggregateNodeOptions([([], "hash_count_all", None, count)], keys=columns),
+            ),
+            acero.Declaration("filter", acero.FilterNodeOptions(pc.field(count) > 1)),
+        ]
+    )
+    return counted.to_table().select([*key])
 
 
 def _flag_names() -> Iterator[str]:

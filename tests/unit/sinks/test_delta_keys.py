@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from laminar_dagster.core.errors import InvalidConfig, WriteFailed
+from laminar_dagster.core.errors import InvalidConfig, SinkUnavailable, WriteFailed
 from laminar_dagster.core.ids import EpochNumber, PipelineName
+from laminar_dagster.core.ports import HeldKeys, Unconstrained
 from laminar_dagster.sinks.delta.bounds import bounds_of
 from laminar_dagster.sinks.delta.sink import DeltaSink
 from tests.unit.sinks.staging import SINK, staged
@@ -219,3 +220,50 @@ def test_a_partition_of_bytes_is_refused(folder: Path, mode: Any) -> None:
         sink.check(rows.schema)
     with pytest.raises(WriteFailed, match="partitioned by `k`, which is binary"):
         sink.commit(EpochNumber(1), staged(rows))
+
+
+# --- several rows of one key ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", CLOSE)
+def test_keys_with_several_rows_are_found(folder: Path, kind: str) -> None:
+    """As version 0.1 left them, and as others may write them."""
+    keys = CLOSE[kind]
+    sink = sink_at(folder)
+    assert isinstance(sink, Unconstrained)
+    assert sink.repeated_keys() == HeldKeys(0, "")
+    put(sink, 1, keys, "ours")
+    assert sink.repeated_keys() == HeldKeys(0, "")
+    write_deltalake(str(folder), pa.table({"k": keys[-1:], "v": ["twice"]}), mode="append")
+    repeated = sink.repeated_keys()
+    assert repeated.count == 1
+    # A long one is cut off.
+    assert repeated.example[:60] == f"k={keys[-1].as_py()!r}"[:60]
+    write_deltalake(str(folder), pa.table({"k": keys, "v": ["more"] * len(keys)}), mode="append")
+    assert sink.repeated_keys().count == len(keys)
+
+
+def test_a_key_of_several_columns_has_one_row(folder: Path) -> None:
+    sink = sink_at(folder, "k", "odd name.x")
+    rows = pa.table({"k": [1, 1, 2], "odd name.x": ["a", "b", "a"]})
+    sink.commit(EpochNumber(1), staged(rows))
+    assert sink.repeated_keys() == HeldKeys(0, "")
+    write_deltalake(str(folder), rows.slice(1, 1), mode="append")
+    assert sink.repeated_keys() == HeldKeys(1, "k=1, odd name.x='b'")
+
+
+def test_an_appending_sink_has_no_keys_to_repeat(folder: Path) -> None:
+    rows = pa.table({"k": [1, 1]})
+    sink = DeltaSink(SINK, PipelineName("clicks"), folder)
+    sink.commit(EpochNumber(1), staged(rows))
+    assert sink.repeated_keys() == HeldKeys(0, "")
+    assert sink_at(folder, "other").repeated_keys() == HeldKeys(0, "")
+
+
+def test_a_table_whose_keys_cannot_be_read_is_unavailable(folder: Path) -> None:
+    sink = sink_at(folder)
+    put(sink, 1, pa.array([1]), "ours")
+    for file in folder.glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(SinkUnavailable):
+        sink.repeated_keys()
