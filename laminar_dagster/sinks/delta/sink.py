@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, SchemaMismatchError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
 
 from laminar_dagster.config.model import SinkTable
 from laminar_dagster.core.errors import (
@@ -35,6 +36,12 @@ from laminar_dagster.sinks.changes import (
 )
 from laminar_dagster.sinks.delta import writes
 from laminar_dagster.sinks.delta.columns import cast, target_schema
+from laminar_dagster.sinks.delta.others import (
+    APPLICATIONS,
+    NO_VERSION,
+    accepted_version,
+    check_others,
+)
 from laminar_dagster.sinks.delta.partitions import (
     check_partition_types,
     check_partition_values,
@@ -86,6 +93,7 @@ class DeltaSink:
         mode: Mode = "append",
         key: tuple[str, ...] = (),
         create: bool = True,
+        accept_changes_until: float = NO_VERSION,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
         """Describe the sink. Nothing is opened.
@@ -98,6 +106,8 @@ class DeltaSink:
             mode: Whether rows are added, or take the place of those with their key.
             key: The columns that identify a row in upsert mode.
             create: Whether to make the table, and columns that the view gains.
+            accept_changes_until: Up to this version of the table, rows that others have taken out
+                of it or changed are meant; infinite for every version.
             storage_options: For the object store; their values are never shown.
 
         Raises:
@@ -114,14 +124,15 @@ class DeltaSink:
         self._location = str(self._folder or location)
         self._key = key
         self._create = create
-        self._application = f"laminar:{pipeline}:{sink_id}"
+        self._accepted = accept_changes_until
+        self._application = f"{APPLICATIONS}{pipeline}:{sink_id}"
 
     @classmethod
     def from_table(cls, table: SinkTable, project: Path, pipeline: PipelineName) -> DeltaSink:
         """Build the sink that a ``CREATE SINK`` describes.
 
         Options: ``path`` (from the project's folder, or a URL), ``mode``, ``key``, ``create``,
-        and ``storage.…`` for the object store.
+        ``accept_changes_until``, and ``storage.…`` for the object store.
 
         Raises:
             InvalidConfig: Lists every mistake.
@@ -130,10 +141,17 @@ class DeltaSink:
         path = options.text("path")
         mode, key = options.mode_and_key()
         create = options.flag("create", True)
+        accepted = options.text("accept_changes_until", "none")
         storage = options.prefixed("storage.")
         if problem := _problem_with_location(path, storage):
             options.refuse(*problem)
+        if (version := accepted_version(accepted)) is None:
+            options.refuse(
+                f"accept_changes_until = {accepted!r} is no version",
+                "write the number of a version of the table, or 'any'",
+            )
         options.finish()
+        assert version is not None
         location = path if "://" in path else project / path
         return cls(
             table.sink_id,
@@ -142,6 +160,7 @@ class DeltaSink:
             mode=mode,
             key=key,
             create=create,
+            accept_changes_until=version,
             storage_options=storage,
         )
 
@@ -304,6 +323,8 @@ class DeltaSink:
                 raise Unwritable("there is no Delta table; make it, or set create = 'true'")
         elif _FORGETS_LEDGER in table.metadata().configuration:
             raise Unwritable(f"the table's property {_FORGETS_LEDGER} would delete the ledger")
+        elif self._ledger_of(table) is not None:
+            check_others(self._application, table.version(), self._accepted, self._log_entry)
 
     def _write(
         self, table: DeltaTable | None, staged: StagedOutput, properties: CommitProperties
@@ -402,6 +423,18 @@ class DeltaSink:
         try:
             return DeltaTable(self._location, storage_options=self._options or None)
         except TableNotFoundError:
+            return None
+        except Exception as error:
+            raise SinkUnavailable(self._sink_id, self._shown(error)) from None
+
+    def _log_entry(self, version: int) -> str | None:
+        """An entry of the table's log; None if it was cleaned up."""
+        files = DeltaStorageHandler(self._location, self._options or None)
+        try:
+            with files.open_input_file(f"_delta_log/{version:020d}.json") as file:
+                data: bytes = file.read()
+                return data.decode()
+        except FileNotFoundError:
             return None
         except Exception as error:
             raise SinkUnavailable(self._sink_id, self._shown(error)) from None
