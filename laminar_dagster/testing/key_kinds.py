@@ -77,6 +77,9 @@ def _kinds() -> Iterator[KeyKind]:
         if bits == 64:
             whole += [_FLOAT_END + 1, _FLOAT_END, _FLOAT_END - 1, -_FLOAT_END - 1, -_FLOAT_END]
         yield _of_one(f"int{bits}", kind, whole)
+    for bits in (8, 16, 32):
+        most = 2**bits - 1
+        yield _of_one(f"uint{bits}", getattr(pa, f"uint{bits}")(), [most, most - 1, 0, 1])
     yield _of_one("boolean", pa.bool_(), [True, False])
     for digits, scale in _DECIMALS:
         yield _of_one(

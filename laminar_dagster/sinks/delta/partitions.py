@@ -12,10 +12,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from laminar_dagster.core.ports import StagedOutput
 from laminar_dagster.sinks.arrow_values import is_binary, is_string
 from laminar_dagster.sinks.changes import Unwritable, plain
-from laminar_dagster.sinks.staged import staged_columns
 
 _WAY_OUT: Final = "partition the table by another column, or write other values in the view"
 
@@ -54,20 +52,6 @@ def check_partition_values(partitioned_by: Iterable[str], rows: pa.Table) -> Non
         elif pa.types.is_decimal(column.type) and column.type.scale > 0:
             # -1.05 is written as "-1.-5": a table with that in its log cannot be read any more.
             _refuse(name, pc.less(column, 0), "are negative, which its client cannot write")
-
-
-def check_staged_partitions(partitioned_by: Iterable[str], staged: StagedOutput) -> None:
-    """The same, of what an epoch has staged. Reads no other columns.
-
-    Raises:
-        Unwritable: A value comes back as another one.
-        ObjectMissing, ChecksumMismatch, MalformedDocument: A file cannot be read.
-    """
-    wanted = [*partitioned_by]
-    if not wanted:
-        return
-    for rows in staged_columns(staged, lambda schema: [*_present(wanted, schema)]):
-        check_partition_values(wanted, rows)
 
 
 def _present(partitioned_by: Iterable[str], columns: pa.Schema) -> Iterator[str]:

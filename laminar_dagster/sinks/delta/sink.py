@@ -35,7 +35,7 @@ from laminar_dagster.sinks.changes import (
     stored_columns,
 )
 from laminar_dagster.sinks.delta import writes
-from laminar_dagster.sinks.delta.columns import cast, target_schema
+from laminar_dagster.sinks.delta.columns import cast, check_staged, target_schema
 from laminar_dagster.sinks.delta.others import (
     APPLICATIONS,
     NO_VERSION,
@@ -45,7 +45,6 @@ from laminar_dagster.sinks.delta.others import (
 from laminar_dagster.sinks.delta.partitions import (
     check_partition_types,
     check_partition_values,
-    check_staged_partitions,
 )
 from laminar_dagster.sinks.delta.stream import RowStream, watched
 from laminar_dagster.sinks.durable_folder import make_folder, sync
@@ -53,7 +52,6 @@ from laminar_dagster.sinks.key_counts import NONE_HELD, shown
 from laminar_dagster.sinks.ledger import Decision, decide
 from laminar_dagster.sinks.options import SinkOptions, problem_with_key
 from laminar_dagster.sinks.staged import staged_tables
-from laminar_dagster.sinks.staged_values import check_changes
 
 _TRIES: Final = 12
 _LONGEST_PAUSE: Final = 1.0
@@ -219,8 +217,7 @@ class DeltaSink:
             partitioned_by = writes.partitioned_by(table)
             check_partition_types(partitioned_by, target)
             if staged is not None:
-                check_changes(staged, self._key)
-                check_staged_partitions(partitioned_by, staged)
+                check_staged(staged, target, self._key, partitioned_by)
         except Unwritable as problem:
             where = f"sink {self._sink_id}"
             raise InvalidConfig(where, f"{self._location}: {problem}") from problem

@@ -267,3 +267,43 @@ def test_a_table_whose_keys_cannot_be_read_is_unavailable(folder: Path) -> None:
         file.unlink()
     with pytest.raises(SinkUnavailable):
         sink.repeated_keys()
+
+
+# --- values that no table takes -------------------------------------------------------------------
+
+
+ODD = pa.array([b"ok", b"\xff\xfe"]).view(pa.string())
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (ODD, "column `v` has values that are no UTF-8 text"),
+        (pa.StructArray.from_arrays([ODD], ["part"]), "column `v` has values that are no UTF-8"),
+        (pa.ListArray.from_arrays([0, 1, 2], ODD), "column `v` has values that are no UTF-8 text"),
+        (pa.array([1000, 1], pa.timestamp("ns")), "a value of column `v` does not fit"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_value_that_no_table_takes_is_refused_before_the_epoch_is_prepared(
+    folder: Path, values: pa.Array, said: str, mode: Any
+) -> None:
+    """And by the commit: a file with such a text could not be merged with any more."""
+    sink = DeltaSink(
+        SINK, PipelineName("clicks"), folder, mode=mode, key=("k",) if mode == "upsert" else ()
+    )
+    rows = pa.table({"k": [1, 2], "v": values})
+    sink.check(rows.schema, staged(rows.slice(0, 1)))
+    with pytest.raises(InvalidConfig, match=said):
+        sink.check(rows.schema, staged(rows.slice(0, 1), rows.slice(1)))
+    with pytest.raises(WriteFailed, match=said):
+        sink.commit(EpochNumber(1), staged(rows))
+    assert sink.ledger() is None
+
+
+def test_a_key_that_is_no_text_is_refused(folder: Path) -> None:
+    rows = pa.table({"k": ODD})
+    with pytest.raises(InvalidConfig, match="column `k` has values that are no UTF-8 text"):
+        sink_at(folder).check(rows.schema, staged(rows))
+    with pytest.raises(WriteFailed, match="column `k` has values that are no UTF-8 text"):
+        sink_at(folder).commit(EpochNumber(1), staged(rows))

@@ -75,6 +75,7 @@ class TestSqliteKeys(KeyContract):
 class TestDeltaKeys(KeyContract):
     refused: ClassVar[Mapping[str, str]] = {
         **NO_KEYS,
+        **{f"uint{bits}": f"of type uint{bits}, which Delta cannot hold" for bits in (8, 16, 32)},
         "time": "of type time64.us., which Delta cannot hold",
         "interval": "of type duration.us., which Delta cannot hold",
     }
