@@ -12,7 +12,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from pyarrow import acero
 
 from laminar_dagster.sinks.delta.bounds import bounds_of, expression_of
 
@@ -167,6 +166,9 @@ def matching(table: DeltaTable, keys: pa.Table, key: tuple[str, ...]) -> pa.Tabl
 
 def repeated(table: DeltaTable, key: tuple[str, ...]) -> pa.Table:
     """The keys of which there are several rows. Reads no other columns, one file after another."""
+    # Imported here: it brings pandas along, which takes longer than most commands.
+    from pyarrow import acero
+
     count = next(name for name in _flag_names() if name not in key)
     columns = [pc.field(name) for name in key]
     counted = acero.Declaration.from_sequence(
