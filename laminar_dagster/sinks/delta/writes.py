@@ -18,6 +18,7 @@ from laminar_dagster.sinks.delta.bounds import bounds_of, expression_of
 # Delta has no table without columns. A sink whose first epochs have no rows, and so no known
 # columns, makes one with this column, and the first epoch that has columns replaces it.
 PENDING: Final = "_laminar_pending"
+_ROWS_SEARCHED: Final = 1_000_000
 
 
 def columns_of(table: DeltaTable) -> pa.Schema | None:
@@ -140,28 +141,17 @@ def merge(
 
 
 def matching(table: DeltaTable, keys: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Those keys that a row of the table has. Reads no other columns."""
-    if not keys.num_rows:
-        return keys
-    files = table.to_pyarrow_dataset()
-    wanted = keys.column(key[0]).unique()
-    parts = [keys.schema.empty_table()]
-    for batch in files.scanner(columns=[*key], filter=expression_of(keys)).to_batches():
-        rows = pa.table(batch).cast(keys.schema)
-        parts.append(rows.filter(pc.is_in(rows.column(key[0]), value_set=wanted)))
-    there = pa.concat_tables(parts)
-    flag = next(name for name in _flag_names() if name not in key)
-    both = pa.concat_tables(
-        [
-            keys.append_column(flag, pa.repeat(pa.scalar(1), keys.num_rows)),
-            there.append_column(flag, pa.repeat(pa.scalar(2), there.num_rows)),
-        ]
+    """Those keys that a row of the table has. Reads no other columns, and few rows at once."""
+    found = [keys.schema.empty_table()]
+    scanner = table.to_pyarrow_dataset().scanner(
+        columns=[*key], filter=expression_of(keys), batch_size=_ROWS_SEARCHED
     )
-    # One that is asked for, and there.
-    found = both.group_by([*key], use_threads=False).aggregate([(flag, "min"), (flag, "max")])
-    is_asked = pc.equal(found.column(f"{flag}_min"), 1)
-    is_there = pc.equal(found.column(f"{flag}_max"), 2)
-    return found.filter(pc.and_(is_asked, is_there)).select(key)
+    for batch in scanner.to_batches():
+        if batch.num_rows:
+            rows = pa.table(batch).cast(keys.schema)
+            found.append(rows.join(keys, [*key], join_type="left semi"))
+    # A table may have several rows of a key that somebody else has put there.
+    return pa.concat_tables(found).group_by([*key], use_threads=False).aggregate([])
 
 
 def repeated(table: DeltaTable, key: tuple[str, ...]) -> pa.Table:
