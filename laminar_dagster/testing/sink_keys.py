@@ -174,7 +174,8 @@ def _apply(model: dict[Key, str], files: Sequence[Sequence[_Change]]) -> None:
 
 def _compare(place: KeyPlace, kind: KeyKind, model: Mapping[Key, str]) -> None:
     rows = place.read_keyed(kind)
-    assert sorted(rows, key=repr) == sorted(model.items(), key=repr)
+    assert dict(rows) == model
+    assert len(rows) == len(model)
 
 
 def _search(sink: Searchable, kind: KeyKind, model: Mapping[Key, str]) -> None:

@@ -99,6 +99,18 @@ def test_at_least_forty_kinds_of_key_are_tried_on_every_sink() -> None:
         assert len(taken - {*contract.refused}) >= 40
 
 
+def test_the_contract_finds_a_sink_that_puts_a_row_beside_another() -> None:
+    """Of one key and one value: as a dictionary they would be the same."""
+    place = MemoryKeyPlace(MemoryRows())
+
+    class Twice(MemoryKeyPlace):
+        def read_keyed(self, kind: KeyKind) -> list[tuple[Key, str]]:
+            return 2 * place.read_keyed(kind)
+
+    with pytest.raises(AssertionError):
+        TestMemoryKeys().test_rows_by_key_are_those_of_a_dictionary(Twice(place.table), "date")
+
+
 def _milliseconds(key: Key) -> object:
     (moment,) = key
     assert isinstance(moment, datetime)
