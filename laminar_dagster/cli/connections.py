@@ -14,7 +14,7 @@ from laminar_dagster.core.errors import InvalidConfig, LaminarError
 from laminar_dagster.core.ids import SinkId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
-from laminar_dagster.core.ports import ArrowSchema, ObjectStore, Reference, Sink
+from laminar_dagster.core.ports import ArrowSchema, ObjectStore, Reference, Sink, Unconstrained
 from laminar_dagster.runtime.assembly import Adapters
 from laminar_dagster.runtime.backlog import SourceBacklog, measure
 from laminar_dagster.runtime.checkpoints import CheckpointStore
@@ -77,6 +77,7 @@ def check_connections(model: PipelineModel, adapters: Adapters, project: Path) -
 
         def ask_sink(sink: Sink = sink) -> str:
             ledger = sink.ledger()
+            _check_keys(sink)
             return "nothing committed yet" if ledger is None else f"at epoch {ledger}"
 
         yield _ask(_name_of(sink.sink_id), ask_sink, places.get(sink.sink_id, ""))
@@ -152,6 +153,22 @@ def _check_columns(sink: Sink, columns: ArrowSchema, where: str) -> Finding:
         return "every one has its place"
 
     return _ask(f"columns of {_name_of(sink.sink_id)}", check, where)
+
+
+def _check_keys(sink: Sink) -> None:
+    """Find a table in which a key has several rows.
+
+    Raises:
+        InvalidConfig: There is one, with an example.
+    """
+    repeated = sink.repeated_keys() if isinstance(sink, Unconstrained) else None
+    if repeated is not None and repeated.count:
+        raise InvalidConfig(
+            _name_of(sink.sink_id),
+            f"{wording.count(repeated.count, 'key')} of {sink.address} have several rows, such as"
+            f" {repeated.example}",
+            "old rows and deleted ones may be among them; docs/sinks-delta.md says what to do",
+        )
 
 
 def amount_waiting(source: SourceBacklog) -> str:

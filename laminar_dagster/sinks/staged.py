@@ -11,6 +11,7 @@ import pyarrow as pa
 from laminar_dagster.core.errors import MalformedDocument
 from laminar_dagster.core.manifest import FileEntry
 from laminar_dagster.core.ports import StagedOutput
+from laminar_dagster.sinks.arrow_values import plain, plain_type
 
 # Smaller files are read as a whole: one request takes longer than a few columns save.
 _SMALL: Final = 2**20
@@ -33,7 +34,7 @@ def staged_tables(staged: StagedOutput) -> Iterator[pa.Table]:
         schema = schema or table.schema
         if not table.schema.equals(schema):
             raise MalformedDocument(file.path, "its columns are not those of the files before it")
-        yield table
+        yield without_views(table)
 
 
 def staged_columns(
@@ -60,7 +61,25 @@ def staged_columns(
                 if not table.schema.equals(schema):
                     reason = "its columns are not those of the files before it"
                     raise MalformedDocument(file.path, reason)
-                yield table
+                yield without_views(table)
+
+
+def without_views(table: pa.Table) -> pa.Table:
+    """Texts and bytes in a layout that can be filtered and grouped, which views cannot be."""
+    for place, field in enumerate(table.schema):
+        if _has_view(field.type):
+            chunks = [plain(chunk) for chunk in table.column(place).chunks]
+            column = pa.chunked_array(chunks, plain_type(field.type))
+            table = table.set_column(place, field.with_type(column.type), column)
+    return table
+
+
+def _has_view(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _has_view(kind.value_type)
+    parts = (kind.field(place).type for place in range(kind.num_fields))
+    is_view = pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
+    return is_view or any(map(_has_view, parts))
 
 
 def _read_columns(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -27,11 +28,17 @@ def postgres_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postg
 @pytest.fixture
 def postgres_database(postgres_service: PostgresEndpoint) -> Iterator[str]:
     """The name of an empty database that no other test uses; removed with all who are in it."""
+    with database_on(postgres_service) as name:
+        yield name
+
+
+@contextmanager
+def database_on(server: PostgresEndpoint) -> Iterator[str]:
+    """A database of a new name on a server, for a while."""
     name = f"test_{uuid.uuid4().hex}"
-    _administer(postgres_service, sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    _administer(server, sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     yield name
-    drop = sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name))
-    _administer(postgres_service, drop)
+    _administer(server, sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def _administer(endpoint: PostgresEndpoint, statement: sql.Composed) -> None:

@@ -28,6 +28,7 @@ from laminar_dagster.core.ports.sink import (
     StagedOutput,
     Transactional,
     TransactionProgress,
+    Unconstrained,
     Unwatched,
 )
 from laminar_dagster.core.ports.snapshots import SnapshotDraft, SnapshotKeeper, Snapshotting
@@ -83,6 +84,7 @@ __all__ = [
     "StagedOutput",
     "TransactionProgress",
     "Transactional",
+    "Unconstrained",
     "Unwatched",
     "VersionedObject",
     "Violation",

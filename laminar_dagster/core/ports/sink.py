@@ -201,6 +201,21 @@ class Searchable(Protocol):
         ...
 
 
+@runtime_checkable
+class Unconstrained(Protocol):
+    """A sink whose table does not forbid several rows of one key by itself."""
+
+    def repeated_keys(self) -> HeldKeys:
+        """Those keys of which the table has several rows; none where the sink has no key.
+
+        Changes nothing. Reads the key columns of the whole table.
+
+        Raises:
+            SinkUnavailable, AuthFailed: It cannot be asked.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """What a ledger says: the last epoch, and ``SinkEntry.output_sha256`` of what it put out."""

@@ -13,7 +13,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from laminar_dagster.sinks.changes import Unwritable
+from laminar_dagster.core.ports import StagedOutput
+from laminar_dagster.sinks.arrow_values import is_string
+from laminar_dagster.sinks.changes import WEIGHT, Unwritable, split
+from laminar_dagster.sinks.delta.partitions import check_partition_values
+from laminar_dagster.sinks.staged import staged_columns
 
 
 def target_schema(
@@ -53,15 +57,67 @@ def cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table with the given types.
 
     Raises:
-        Unwritable: A value does not fit; nothing is cut off.
+        Unwritable: A value does not fit, or is text that is no UTF-8; nothing is cut off.
     """
     columns = []
     for field in schema:
         try:
-            columns.append(table.column(field.name).cast(field.type, safe=True))
+            column = table.column(field.name).cast(field.type, safe=True)
         except pa.ArrowException as error:
             raise Unwritable(f"a value of column `{field.name}` does not fit: {error}") from error
+        if _has_text(field.type):
+            _refuse_odd_text(field.name, column)
+        columns.append(column)
     return pa.table(columns, schema=schema)
+
+
+def check_staged(
+    staged: StagedOutput, target: pa.Schema, key: tuple[str, ...], partitioned_by: Sequence[str]
+) -> None:
+    """Refuse keys, weights and values that a commit refuses. Reads no columns but those in doubt.
+
+    Args:
+        staged: What an epoch has staged.
+        target: Its columns as they are to be written.
+        key: The key columns in upsert mode; empty in append mode.
+        partitioned_by: The table's partition columns.
+
+    Raises:
+        Unwritable: Says which column, and why.
+        ObjectMissing, ChecksumMismatch, MalformedDocument: A file cannot be read.
+    """
+
+    def wanted(schema: pa.Schema) -> list[str]:
+        in_doubt = [each.name for each in target if _may_refuse(schema.field(each.name).type, each)]
+        names = dict.fromkeys((*key, WEIGHT, *in_doubt, *partitioned_by))
+        return [name for name in names if name in schema.names]
+
+    for read in staged_columns(staged, wanted):
+        if read.column_names:
+            rows = split(read, key, one_row_per_key=bool(key)).rows
+            rows = cast(rows, pa.schema([target.field(name) for name in rows.column_names]))
+            check_partition_values(partitioned_by, rows)
+
+
+def _may_refuse(kind: pa.DataType, field: pa.Field) -> bool:
+    return kind != field.type or _has_text(field.type)
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    return is_string(kind) or any(
+        _has_text(kind.field(place).type) for place in range(kind.num_fields)
+    )
+
+
+def _refuse_odd_text(name: str, column: pa.ChunkedArray) -> None:
+    # The client writes it as it is, and then no merge can read the file any more.
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise Unwritable(
+            f"column `{name}` has values that are no UTF-8 text ({error}); keep them BINARY in the"
+            " view, or encode them with base64"
+        ) from None
 
 
 def _delta_type(name: str, kind: pa.DataType) -> pa.DataType:

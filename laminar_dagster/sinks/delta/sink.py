@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, SchemaMismatchError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
 
 from laminar_dagster.clients.delta import Meaning, meaning_of, readable
 from laminar_dagster.clients.transience import shown as named
@@ -38,14 +39,23 @@ from laminar_dagster.sinks.changes import (
     stored_columns,
 )
 from laminar_dagster.sinks.delta import writes
-from laminar_dagster.sinks.delta.columns import cast, target_schema
+from laminar_dagster.sinks.delta.columns import cast, check_staged, target_schema
+from laminar_dagster.sinks.delta.others import (
+    APPLICATIONS,
+    NO_VERSION,
+    accepted_version,
+    check_others,
+)
+from laminar_dagster.sinks.delta.partitions import (
+    check_partition_types,
+    check_partition_values,
+)
 from laminar_dagster.sinks.delta.stream import RowStream, watched
 from laminar_dagster.sinks.durable_folder import make_folder, sync
 from laminar_dagster.sinks.key_counts import NONE_HELD, shown
 from laminar_dagster.sinks.ledger import Decision, decide
 from laminar_dagster.sinks.options import SinkOptions, problem_with_key
 from laminar_dagster.sinks.staged import staged_tables
-from laminar_dagster.sinks.staged_values import check_changes
 
 _TRIES: Final = 12
 _LONGEST_PAUSE: Final = 1.0
@@ -85,6 +95,7 @@ class DeltaSink:
         mode: Mode = "append",
         key: tuple[str, ...] = (),
         create: bool = True,
+        accept_changes_until: float = NO_VERSION,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
         """Describe the sink. Nothing is opened.
@@ -97,6 +108,8 @@ class DeltaSink:
             mode: Whether rows are added, or take the place of those with their key.
             key: The columns that identify a row in upsert mode.
             create: Whether to make the table, and columns that the view gains.
+            accept_changes_until: Up to this version of the table, rows that others have taken out
+                of it or changed are meant; infinite for every version.
             storage_options: For the object store; their values are never shown.
 
         Raises:
@@ -113,14 +126,15 @@ class DeltaSink:
         self._location = str(self._folder or location)
         self._key = key
         self._create = create
-        self._application = f"laminar:{pipeline}:{sink_id}"
+        self._accepted = accept_changes_until
+        self._application = f"{APPLICATIONS}{pipeline}:{sink_id}"
 
     @classmethod
     def from_table(cls, table: SinkTable, project: Path, pipeline: PipelineName) -> DeltaSink:
         """Build the sink that a ``CREATE SINK`` describes.
 
         Options: ``path`` (from the project's folder, or a URL), ``mode``, ``key``, ``create``,
-        and ``storage.…`` for the object store.
+        ``accept_changes_until``, and ``storage.…`` for the object store.
 
         Raises:
             InvalidConfig: Lists every mistake.
@@ -129,10 +143,17 @@ class DeltaSink:
         path = options.text("path")
         mode, key = options.mode_and_key()
         create = options.flag("create", True)
+        accepted = options.text("accept_changes_until", "none")
         storage = options.prefixed("storage.")
         if problem := _problem_with_location(path, storage):
             options.refuse(*problem)
+        if (version := accepted_version(accepted)) is None:
+            options.refuse(
+                f"accept_changes_until = {accepted!r} is no version",
+                "write the number of a version of the table, or 'any'",
+            )
         options.finish()
+        assert version is not None
         location = path if "://" in path else project / path
         return cls(
             table.sink_id,
@@ -141,6 +162,7 @@ class DeltaSink:
             mode=mode,
             key=key,
             create=create,
+            accept_changes_until=version,
             storage_options=storage,
         )
 
@@ -195,9 +217,11 @@ class DeltaSink:
             self._check_table(table)
             check_columns(schema, self._key)
             there = writes.columns_of(table) if table else None
-            target_schema(stored_columns(schema), there, create=self._create)
+            target = target_schema(stored_columns(schema), there, create=self._create)
+            partitioned_by = writes.partitioned_by(table)
+            check_partition_types(partitioned_by, target)
             if staged is not None:
-                check_changes(staged, self._key)
+                check_staged(staged, target, self._key, partitioned_by)
         except Unwritable as problem:
             where = f"sink {self._sink_id}"
             raise InvalidConfig(where, f"{self._location}: {problem}") from problem
@@ -218,6 +242,18 @@ class DeltaSink:
             raise InvalidConfig(where, f"{self._location}: {problem}") from problem
         try:
             return shown(writes.matching(table, wanted, self._key), self._key)
+        # The client raises bare exceptions too.
+        except Exception as error:
+            raise self._named(error) from None
+
+    def repeated_keys(self) -> HeldKeys:
+        """See ``Unconstrained.repeated_keys``."""
+        table = self._open()
+        there = writes.columns_of(table) if table else None
+        if table is None or there is None or not self._key or not {*self._key} <= {*there.names}:
+            return NONE_HELD
+        try:
+            return shown(writes.repeated(table, self._key), self._key)
         # The client raises bare exceptions too.
         except Exception as error:
             raise self._named(error) from None
@@ -288,6 +324,8 @@ class DeltaSink:
                 raise Unwritable("there is no Delta table; make it, or set create = 'true'")
         elif _FORGETS_LEDGER in table.metadata().configuration:
             raise Unwritable(f"the table's property {_FORGETS_LEDGER} would delete the ledger")
+        elif self._ledger_of(table) is not None:
+            check_others(self._application, table.version(), self._accepted, self._log_entry)
 
     def _write(
         self, table: DeltaTable | None, staged: StagedOutput, properties: CommitProperties
@@ -303,10 +341,13 @@ class DeltaSink:
         check_columns(first.schema, self._key)
         there = writes.columns_of(table) if table else None
         target = target_schema(stored_columns(first.schema), there, create=self._create)
+        partitioned_by = writes.partitioned_by(table)
+        check_partition_types(partitioned_by, target)
         if self._key:
             everything = pa.concat_tables([first, *files])
             changes = split(everything, self._key, one_row_per_key=True)
             rows = cast(changes.rows, target)
+            check_partition_values(partitioned_by, rows)
             if table is not None and there is not None:
                 keys = pa.schema([target.field(name) for name in self._key])
                 deleted = cast(changes.deleted, keys) if changes.deleted else keys.empty_table()
@@ -315,7 +356,7 @@ class DeltaSink:
             # Into an empty table, where there is nothing to replace or delete.
             self._add(table, rows, properties)
             return
-        stream = RowStream(target, chain([first], files))
+        stream = RowStream(target, chain([first], files), partitioned_by)
         try:
             self._add(table, stream.reader(), properties)
         except Exception:
@@ -399,6 +440,18 @@ class DeltaSink:
         if meaning is Meaning.REFUSED:
             return AuthFailed(f"sink {self._sink_id}", reason)
         return ServiceFailed(f"sink {self._sink_id}", reason)
+
+    def _log_entry(self, version: int) -> str | None:
+        """An entry of the table's log; None if it was cleaned up."""
+        files = DeltaStorageHandler(self._location, self._options or None)
+        try:
+            with files.open_input_file(f"_delta_log/{version:020d}.json") as file:
+                data: bytes = file.read()
+                return data.decode()
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise self._named(error) from None
 
     def _ledger_of(self, table: DeltaTable) -> EpochNumber | None:
         version = table.transaction_version(self._application)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from laminar_dagster.core.ports import TransactionProgress
 from laminar_dagster.sinks.changes import split
 from laminar_dagster.sinks.delta.columns import cast
+from laminar_dagster.sinks.delta.partitions import check_partition_values
 
 
 def watched(files: Iterable[pa.Table], progress: TransactionProgress) -> Iterator[pa.Table]:
@@ -22,9 +23,18 @@ def watched(files: Iterable[pa.Table], progress: TransactionProgress) -> Iterato
 class RowStream:
     """Rows for the client to pull, and the error that ended them, which the client swallows."""
 
-    def __init__(self, schema: pa.Schema, files: Iterable[pa.Table]) -> None:
-        """Cast the files' rows to a schema, one file in memory at a time."""
+    def __init__(
+        self, schema: pa.Schema, files: Iterable[pa.Table], partitioned_by: Sequence[str] = ()
+    ) -> None:
+        """Cast the files' rows to a schema, one file in memory at a time.
+
+        Args:
+            schema: As they are to be written.
+            files: Of the epoch.
+            partitioned_by: The table's partition columns.
+        """
         self._schema = schema
+        self._partitioned_by = partitioned_by
         self._files = files
         self.failure: BaseException | None = None
 
@@ -35,7 +45,9 @@ class RowStream:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
             for file in self._files:
-                yield from cast(split(file, ()).rows, self._schema).to_batches()
+                rows = cast(split(file, ()).rows, self._schema)
+                check_partition_values(self._partitioned_by, rows)
+                yield from rows.to_batches()
         except GeneratorExit:
             # The client has stopped for a reason of its own.
             raise

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
+from laminar_dagster.sinks.delta.bounds import bounds_of, expression_of
+
 # Delta has no table without columns. A sink whose first epochs have no rows, and so no known
 # columns, makes one with this column, and the first epoch that has columns replaces it.
 PENDING: Final = "_laminar_pending"
@@ -23,6 +25,11 @@ def columns_of(table: DeltaTable) -> pa.Schema | None:
     """The table's columns, or None while they are pending."""
     schema = pa.schema(table.schema().to_arrow())
     return None if schema.names == [PENDING] else schema
+
+
+def partitioned_by(table: DeltaTable | None) -> list[str]:
+    """The table's partition columns."""
+    return [*table.metadata().partition_columns] if table else []
 
 
 def create(
@@ -109,14 +116,17 @@ def merge(
     there = columns_of(table)
     values = {_quote(name): f"source.{_quote(name)}" for name in rows.column_names}
     changed = {name: value for name, value in values.items() if name not in map(_quote, key)}
+    matches = [f"target.{_quote(name)} = source.{_quote(name)}" for name in key]
+    # Bounds of our own: those of the client's miss the file of a decimal key, and double its row.
+    within = [each.sql(f"target.{_quote(each.column)}") for each in bounds_of(source.select(key))]
     merger = table.merge(
         source,
-        " AND ".join(f"target.{_quote(name)} = source.{_quote(name)}" for name in key),
+        " AND ".join([*matches, *within]),
         source_alias="source",
         target_alias="target",
         merge_schema=there is not None and not {*there.names}.issuperset(rows.column_names),
-        # The source is in memory; its smallest and largest keys spare reading other files.
-        streamed_exec=False,
+        # False: the client compares the source's keys with statistics that are rounded.
+        streamed_exec=True,
         commit_properties=properties,
     )
     if is_deleted:
@@ -131,30 +141,38 @@ def merge(
 
 
 def matching(table: DeltaTable, keys: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Those keys that a row of the table has. Reads no other columns, and few rows at once.
-
-    Of files whose bounds leave out all keys it reads nothing, where these bounds are exact: the
-    client rounds those of decimals and times, and cuts those of texts.
-    """
-    exact = [name for name in key if _has_exact_bounds(keys.schema.field(name).type)]
-    chosen = None
-    for name in exact:
-        is_wanted = pc.field(name).isin(keys.column(name).unique())
-        chosen = is_wanted if chosen is None else chosen & is_wanted
+    """Those keys that a row of the table has. Reads no other columns, and few rows at once."""
     found = [keys.schema.empty_table()]
     scanner = table.to_pyarrow_dataset().scanner(
-        columns=[*key], filter=chosen, batch_size=_ROWS_SEARCHED
+        columns=[*key], filter=expression_of(keys), batch_size=_ROWS_SEARCHED
     )
     for batch in scanner.to_batches():
         if batch.num_rows:
             rows = pa.table(batch).cast(keys.schema)
             found.append(rows.join(keys, [*key], join_type="left semi"))
-    # A table may have a row twice that somebody else has put there.
+    # A table may have several rows of a key that somebody else has put there.
     return pa.concat_tables(found).group_by([*key], use_threads=False).aggregate([])
 
 
-def _has_exact_bounds(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_date(kind))
+def repeated(table: DeltaTable, key: tuple[str, ...]) -> pa.Table:
+    """The keys of which there are several rows. Reads no other columns, one file after another."""
+    # Imported here: it brings pandas along, which takes longer than most commands.
+    from pyarrow import acero
+
+    count = next(name for name in _flag_names() if name not in key)
+    columns = [pc.field(name) for name in key]
+    counted = acero.Declaration.from_sequence(
+        [
+            acero.Declaration("scan", acero.ScanNodeOptions(table.to_pyarrow_dataset())),
+            acero.Declaration("project", acero.ProjectNodeOptions(columns, [*key])),
+            acero.Declaration(
+                "aggregate",
+                acero.AggregateNodeOptions([([], "hash_count_all", None, count)], keys=columns),
+            ),
+            acero.Declaration("filter", acero.FilterNodeOptions(pc.field(count) > 1)),
+        ]
+    )
+    return counted.to_table().select([*key])
 
 
 def _flag_names() -> Iterator[str]:

@@ -52,7 +52,7 @@ from laminar_dagster.sinks.sqlite.table import (
     fit,
     has_table,
 )
-from laminar_dagster.sinks.staged import staged_tables
+from laminar_dagster.sinks.staged import staged_tables, without_views
 
 _BUSY_TIMEOUT: Final = 60.0
 _ROWS_PER_BATCH: Final = 8192
@@ -228,6 +228,7 @@ class SqliteSink:
 
     def held_keys(self, schema: pa.Schema, keys: pa.Table) -> HeldKeys:
         """See ``Searchable.held_keys``."""
+        keys = without_views(keys)
         with self._reading() as connection:
             if connection is None or not has_table(connection, self._table):
                 return NONE_HELD

@@ -7,16 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from laminar_dagster.cli import validate
 from laminar_dagster.core.errors import InvalidConfig, SourceUnavailable, StoreUnavailable
 from laminar_dagster.core.health import HealthReport
-from laminar_dagster.core.ids import SourceId
+from laminar_dagster.core.ids import PipelineName, SinkId, SourceId
 from laminar_dagster.core.offsets import SourcePosition
 from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.runtime import assembly
 from laminar_dagster.runtime.assembly import Adapters
+from laminar_dagster.sinks.delta.sink import DeltaSink
 from laminar_dagster.testing.memory_pipeline import (
     MemoryLog,
     MemorySink,
@@ -199,6 +202,24 @@ def test_what_is_away_hides_nothing_else(project: Project, monkeypatch: pytest.M
         each["error"] and each["error"]["kind"] for each in document["pipelines"][0]["connections"]
     ]
     assert kinds == [None, "source_unavailable", None, "sink_unavailable"]
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_table_with_several_rows_of_one_key_is_told(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As merges by a key of many digits left it, before this was mended."""
+    folder = project.root / "lake"
+    lake = DeltaSink(SinkId("lake"), PipelineName("clicks"), folder, mode="upsert", key=("page",))
+    _with(monkeypatch, Adapters((), (lake,)))
+    write_deltalake(str(folder), pa.table({"page": ["a", "b", "c"]}))
+    assert project.laminar("validate", "--connect").exit_code == 0
+    write_deltalake(str(folder), pa.table({"page": ["b", "c"]}), mode="append")
+    told = project.laminar("validate", "--connect")
+    assert told.exit_code == 2
+    assert "2 keys of " in told.stderr
+    assert "/lake have several rows, such as page='" in told.stderr
+    assert "docs/sinks-delta.md" in told.stderr
 
 
 @pytest.mark.usefixtures("without_spark")

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from laminar_dagster.config.model import Place, SinkTable
-from laminar_dagster.core.errors import InvalidConfig, InvalidName, LaminarError
+from laminar_dagster.core.errors import InvalidConfig, InvalidName, LaminarError, WriteFailed
 from laminar_dagster.core.ids import EpochNumber, OperatorId, PipelineName, SinkId
 from laminar_dagster.sinks.delta.sink import DeltaSink
 from laminar_dagster.sinks.sqlite.sink import SqliteSink
@@ -38,6 +39,28 @@ def test_a_delta_sink_from_its_options(tmp_path: Path) -> None:
     sink.commit(EpochNumber(1), staged(pa.table({"k": [1]})))
     assert (tmp_path / "out" / "a b#?c,é" / "_delta_log").is_dir()
     assert sink.ledger() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "is_taken"), [("0", False), ("1", True), ("17", True), ("any", True), ("none", False)]
+)
+def test_changes_by_others_that_are_meant(tmp_path: Path, text: str, is_taken: bool) -> None:
+    table = sink_table("delta", path="out", accept_changes_until=text)
+    sink = DeltaSink.from_table(table, tmp_path, PIPELINE)
+    sink.commit(EpochNumber(1), staged(pa.table({"k": [1]})))
+    DeltaTable(str(tmp_path / "out")).delete()
+    if is_taken:
+        sink.commit(EpochNumber(2), staged(pa.table({"k": [2]})))
+        return
+    with pytest.raises(WriteFailed, match="accept_changes_until = '1'"):
+        sink.commit(EpochNumber(2), staged(pa.table({"k": [2]})))
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "all", "²", " 1"])
+def test_what_is_no_version_is_told(tmp_path: Path, text: str) -> None:
+    table = sink_table("delta", path="out", accept_changes_until=text)
+    with pytest.raises(InvalidConfig, match="is no version"):
+        DeltaSink.from_table(table, tmp_path, PIPELINE)
 
 
 @pytest.mark.parametrize(
