@@ -187,9 +187,8 @@ def _is_passing(error: Exception, code: str, status: int) -> bool:
         return status in PASSING_STATUS or code in _PASSING_CODES
     if isinstance(error, SSLError | ssl.SSLCertVerificationError):
         return _BAD_CERTIFICATE not in str(error)
-    if isinstance(error, OSError):
-        return is_passing(error)
-    return isinstance(error, _PASSING)
+    # Some of the client's own are errors of the system as well, without a number.
+    return isinstance(error, _PASSING) or (isinstance(error, OSError) and is_passing(error))
 
 
 def _reason(error: Exception) -> str:

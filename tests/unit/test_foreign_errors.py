@@ -16,7 +16,15 @@ import pyarrow as pa
 import pymysql
 import pytest
 import urllib3
-from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    IncompleteReadError,
+    ReadTimeoutError,
+)
 from confluent_kafka import KafkaError, KafkaException
 from deltalake import write_deltalake
 from urllib3.connection import HTTPConnection
@@ -294,6 +302,10 @@ ADAPTERS: Final = (
         (_ForeignOfS3(), _of_s3(400, "MalformedXML"), _of_s3(501, "Whatever")),
         (
             EndpointConnectionError(endpoint_url="http://127.0.0.1:1"),
+            ReadTimeoutError(endpoint_url="http://127.0.0.1:1"),
+            ConnectTimeoutError(endpoint_url="http://127.0.0.1:1"),
+            ConnectionClosedError(endpoint_url="http://127.0.0.1:1"),
+            IncompleteReadError(actual_bytes=1, expected_bytes=2),
             _of_s3(503, "SlowDown"),
             _of_s3(429, "Whatever"),
             _of_s3(400, "RequestTimeout"),
