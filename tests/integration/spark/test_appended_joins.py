@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from deltalake import DeltaTable
@@ -89,7 +90,9 @@ def test_an_inner_join_is_appended_pair_by_pair(project: Project, build: Build, 
     # It dies while it computes, then after half of the sinks have committed.
     with pytest.raises(Crash):
         EpochRunner(replace(pipeline, engine=DyingEngine(pipeline.engine))).run()
-    sinks = tuple(_Dying(each) if each.sink_id < "kept" else each for each in pipeline.sinks)
+    sinks = tuple(
+        cast(Sink, _Dying(each)) if each.sink_id < "kept" else each for each in pipeline.sinks
+    )
     with pytest.raises(Crash):
         EpochRunner(replace(pipeline, sinks=sinks)).run()
     manifests = run_until_done(pipeline)
