@@ -77,7 +77,7 @@ def test_every_type_and_check_of_a_contract_is_on_its_page(tmp_path: Path) -> No
 
 
 def test_the_queries_of_the_page_on_sqlite_give_what_it_says(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "sqlite.md").read_text()
+    text = (ROOT / "docs" / "sinks-sqlite.md").read_text()
     rows = re.findall(r"^\| `(/\S*)` \| (\S+) \| (\d) \| (\S+) \| (.*) \|$", text, re.MULTILINE)
     prices = [re.search(r"[\d.]+", parts) for *_, parts in rows]
     view = pa.table(
