@@ -21,7 +21,7 @@ def test_a_key_that_the_table_has(shop_with: ShopFactory, definition: str) -> No
 def test_a_key_that_the_table_does_not_have(shop_with: ShopFactory, definition: str) -> None:
     key = ("id", "name") if "name" in definition else ("id",)
     shop = shop_with(f"{COLUMNS}, {definition}", options={"key": key})
-    with pytest.raises(InvalidConfig, match="does not keep .* unique in table"):
+    with pytest.raises(InvalidConfig, match=r"does not keep .* unique in table"):
         shop.plan()
 
 
