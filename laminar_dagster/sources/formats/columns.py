@@ -28,6 +28,9 @@ FAN_OUT: Final = 16
 
 BadRows = dict[int, str]
 
+# As SQL has them.
+FLOATS: Final = {pa.float32(): "FLOAT", pa.float64(): "DOUBLE"}
+
 
 class Unfit(ValueError):
     """A value that does not fit its column."""
@@ -40,8 +43,6 @@ def wire_type(kind: pa.DataType, *, times_as_text: bool) -> pa.DataType:
         kind: The declared type.
         times_as_text: Read timestamps as text, to take spellings that the parser refuses.
     """
-    if pa.types.is_float32(kind):
-        return pa.float64()
     if pa.types.is_date32(kind) or pa.types.is_binary(kind):
         return pa.string()
     if pa.types.is_timestamp(kind):
@@ -136,8 +137,6 @@ def finish(array: pa.Array, kind: pa.DataType) -> pa.Array:
         children = [finish(array.field(place), each.type) for place, each in enumerate(kind)]
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
-    if pa.types.is_floating(array.type):
-        return _narrow(array)
     return _from_text(array, kind)
 
 
@@ -149,11 +148,12 @@ def _from_text(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_binary(kind):
         return pa.array([_base64(each) for each in array.to_pylist()], pa.binary())
     if pa.types.is_floating(kind):
-        wide = _cast_text(array, pa.float64())
+        # At once, and not by way of DOUBLE: a number that is rounded twice is not the nearest.
+        found = _cast_text(array, kind)
         spelt = pc.match_substring(array, "inf", ignore_case=True)
-        if pc.any(pc.and_(pc.is_inf(wide), pc.invert(spelt))).as_py():
-            raise Unfit("the number is too large for DOUBLE")
-        return wide if pa.types.is_float64(kind) else _narrow(wide)
+        if pc.any(pc.and_(pc.is_inf(found), pc.invert(spelt))).as_py():
+            raise Unfit(f"the number is too large for {FLOATS[kind]}")
+        return found
     if pa.types.is_decimal(kind):
         return decimals.from_text(array, kind)
     return _cast_text(array, kind)
@@ -174,14 +174,6 @@ def _timestamps(array: pa.Array, kind: pa.DataType) -> pa.Array:
     with_zone = pc.cast(pc.if_else(zoned, text, None), pa.timestamp("us", tz="UTC"))
     without = pc.cast(pc.if_else(zoned, None, text), plain)
     return pc.coalesce(with_zone.cast(plain), without).cast(kind)
-
-
-def _narrow(array: pa.Array) -> pa.Array:
-    narrow = pc.cast(array, pa.float32(), safe=False)
-    overflown = pc.and_(pc.is_inf(narrow), pc.invert(pc.is_inf(array)))
-    if pc.any(overflown).as_py():
-        raise Unfit("the number is too large for FLOAT")
-    return narrow
 
 
 def _base64(text: str | None) -> bytes | None:

@@ -13,7 +13,6 @@ says what a number in a column of time means, and what text in a decimal column 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final
@@ -25,7 +24,7 @@ import pyarrow.compute as pc
 
 from laminar_dagster.sources.changes.columns import OP, WEIGHT
 from laminar_dagster.sources.decoded import BadRecord
-from laminar_dagster.sources.formats.columns import BadRows
+from laminar_dagster.sources.formats.columns import BadRows, Unfit
 from laminar_dagster.sources.formats.debezium_types import (
     SCHEMA_TYPE,
     DecimalMode,
@@ -37,12 +36,14 @@ from laminar_dagster.sources.formats.debezium_types import (
     wire_type,
 )
 from laminar_dagster.sources.formats.debezium_unsent import are_unsent, may_be_unsent
+from laminar_dagster.sources.formats.json_spelling import Members, Number, members_of
 from laminar_dagster.sources.formats.ndjson import JsonDecoder, screen
 from laminar_dagster.sources.formats.records import Offsets, Outcome, Records
 
 _OPS: Final = ("c", "r", "u", "d", "t", "m")
 _C, _R, _U, _D, _T, _M = range(len(_OPS))
 _SAMPLE: Final = 8
+_PAYLOAD: Final = b'"payload"'
 _WHOLE_ROWS: Final = "let the source send whole rows (Postgres: REPLICA IDENTITY FULL)"
 
 # For each column whose values may be text or numbers: whether they are numbers.
@@ -79,27 +80,32 @@ class DebeziumDecoder:
         records, bad = screen(records)
         if not len(records):
             return Outcome(_empty(self.schema), np.empty(0, np.int64), bad)
-        is_wrapped = b'"payload"' in records.data
+        wrapped = _are_wrapped(records)
         if self._shape is None:
             self._shape = self._sampled(records)
-        together = self._decoder(self._shape, is_wrapped).decode_together(records)
-        if together is not None:
-            return _merged([self._changes(together, records)], bad, self.schema)
-        return self._decode_by_shape(records, bad, is_wrapped)
+        if wrapped.all() or not wrapped.any():
+            decoder = self._decoder(self._shape, bool(wrapped[0]))
+            together = decoder.decode_together(records)
+            if together is not None:
+                return _merged([self._changes(together, records)], bad, self.schema)
+        return self._decode_by_shape(records, bad, wrapped)
 
-    def _decode_by_shape(self, records: Records, bad: list[BadRecord], is_wrapped: bool) -> Outcome:
+    def _decode_by_shape(
+        self, records: Records, bad: list[BadRecord], wrapped: npt.NDArray[np.bool_]
+    ) -> Outcome:
         """Decode records of equal shape together: each is read as if it were alone."""
-        groups: dict[Shape, list[int]] = {}
-        for place in range(len(records)):
-            groups.setdefault(self._shape_of(records.text(place)), []).append(place)
+        groups: dict[tuple[Shape, bool], list[int]] = {}
+        for place, is_wrapped in enumerate(wrapped.tolist()):
+            key = self._shape_of(records.text(place)), is_wrapped
+            groups.setdefault(key, []).append(place)
         outcomes: list[Outcome] = []
-        for shape, places in groups.items():
+        for (shape, is_wrapped), places in groups.items():
             group = _at(records, np.array(places, np.int64))
             found = self._decoder(shape, is_wrapped).decode(group)
             bad.extend(found.bad)
             good = _at(group, np.searchsorted(group.positions, found.positions))
             outcomes.append(self._changes(found.rows, good))
-        self._shape = self._together(max(groups, key=lambda shape: len(groups[shape])))
+        self._shape = self._together(max(groups, key=lambda key: len(groups[key]))[0])
         return _merged(outcomes, bad, self.schema)
 
     def _decoder(self, shape: Shape, is_wrapped: bool) -> JsonDecoder:
@@ -147,7 +153,7 @@ class DebeziumDecoder:
     def _shape_of(self, line: bytes) -> Shape:
         if not self._flexible:
             return ()
-        images = [each for each in _images(line) if isinstance(each, dict)]
+        images = [dict(each) for each in _images(line)]
         return tuple(_are_numbers([image.get(name) for image in images]) for name in self._flexible)
 
     def _changes(self, envelopes: pa.RecordBatch, records: Records) -> Outcome:
@@ -282,6 +288,14 @@ def _merged(outcomes: list[Outcome], bad: list[BadRecord], schema: pa.Schema) ->
     return Outcome(rows, positions[order], bad, skipped=skipped)
 
 
+def _are_wrapped(records: Records) -> npt.NDArray[np.bool_]:
+    """Which envelopes are ``payload`` beside a ``schema``, perhaps: those are read otherwise."""
+    count = len(records)
+    if _PAYLOAD not in records.data:
+        return np.zeros(count, np.bool_)
+    return np.fromiter((_PAYLOAD in records.text(each) for each in range(count)), np.bool_, count)
+
+
 def _at(records: Records, places: Offsets) -> Records:
     return replace(
         records,
@@ -291,25 +305,23 @@ def _at(records: Records, places: Offsets) -> Records:
     )
 
 
-def _images(line: bytes) -> list[Any]:
+def _images(line: bytes) -> list[Members]:
     """The row before and the row after, as far as they can be found."""
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
+        envelope = dict(members_of(line))
+    except Unfit:
         return []
-    if (
-        isinstance(value, dict)
-        and value.get("op") is None
-        and isinstance(value.get("payload"), dict)
-    ):
-        value = value["payload"]
-    return [value.get("before"), value.get("after")] if isinstance(value, dict) else []
+    payload = envelope.get("payload")
+    if envelope.get("op") is None and isinstance(payload, Members):
+        envelope = dict(payload)
+    images = (envelope.get("before"), envelope.get("after"))
+    return [each for each in images if isinstance(each, Members)]
 
 
 def _are_numbers(values: list[Any]) -> bool:
     """Whether there are numbers and nothing else among some values."""
     kinds = {type(each) for each in values if each is not None}
-    return bool(kinds) and kinds <= {int, float}
+    return kinds == {Number}
 
 
 def _codes(op: pa.Array) -> npt.NDArray[np.int64]:

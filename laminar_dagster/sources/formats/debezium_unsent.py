@@ -24,7 +24,7 @@ _UUID: Final = str(
     uuid.UUID(bytes=hashlib.md5(_PLACEHOLDER, usedforsecurity=False).digest(), version=3)
 )
 _NUMBERS: Final = list(_PLACEHOLDER)
-_SPELT_NUMBERS: Final = re.compile(rb",\s*".join(b"%d" % each for each in _NUMBERS))
+_SPELT_NUMBERS: Final = re.compile(rb"\s*,\s*".join(b"%d" % each for each in _NUMBERS))
 # A column of text may be declared for bytes, too, which then stay as they are spelt.
 _TEXTS: Final = (_PLACEHOLDER.decode(), _BASE64.decode(), _UUID)
 
@@ -32,7 +32,9 @@ Flags = npt.NDArray[np.bool_]
 
 
 def may_be_unsent(data: bytes) -> bool:
-    """Whether a placeholder may stand in some messages."""
+    """Whether a placeholder may stand in some messages, which may spell it with escapes."""
+    if b"\\" in data:
+        return True
     texts = (_PLACEHOLDER, _BASE64.rstrip(b"="), _UUID.encode())
     return any(each in data for each in texts) or (
         # A byte string is found faster than an expression.

@@ -8,12 +8,12 @@ is given only what it reads right.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from typing import Any, Final
+from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,10 +21,12 @@ import pyarrow.compute as pc
 _DIGITS: Final = 38
 # As much, of 256 bits.
 _WIDE_DIGITS: Final = 76
-_SPELLING: Final = re.compile(r"[+-]?(?:\d+\.?(\d*)|\.(\d+))(?:[eE]([+-]?\d+))?", re.ASCII)
-# Only behind such an exponent may a number have more decimal places than the tables have powers.
-_SMALL: Final = re.compile(rb"[eE]-\d")
-_INFINITE: Final = re.compile(rb"\bInf\b")
+_SPELLING: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+# Characters of a number, in a text where each may be escaped.
+_ESCAPED: Final = re.compile(rb"\\u00(?:2[bBdDeE]|3\d|[46]5)", re.ASCII)
+
+_LOOK_BACK: Final = 64
+_DIGIT: Final = np.isin(np.arange(256), np.frombuffer(b"0123456789", np.uint8))
 
 
 def wire_type(kind: pa.Decimal128Type) -> pa.DataType:
@@ -47,9 +49,9 @@ def from_text(array: pa.StringArray, kind: pa.Decimal128Type) -> pa.Array:
     if not pc.any(odd).as_py():
         return _from_digits(array, kind, longest)
     plain = _from_digits(pc.if_else(odd, None, array), kind, min(longest, _DIGITS))
-    exact = pc.if_else(odd, array, None).to_pylist()
+    texts = pc.if_else(odd, array, None).to_pylist()
     return pc.coalesce(
-        plain, pa.array([None if each is None else _exact(each, kind) for each in exact], kind)
+        plain, pa.array([None if each is None else exact(each, kind) for each in texts], kind)
     )
 
 
@@ -64,10 +66,19 @@ def _from_digits(array: pa.StringArray, kind: pa.Decimal128Type, longest: int) -
     return found if is_narrow else pc.cast(found, kind)
 
 
-def _exact(text: str, kind: pa.Decimal128Type) -> Decimal:
+def exact(text: str, kind: pa.Decimal128Type) -> Decimal:
+    """A number that is text, with white space around it or without.
+
+    Raises:
+        ValueError: It is none, or one that the type cannot hold exactly.
+    """
     text = text.strip(" \t\n\v\f\r")
-    if not _SPELLING.fullmatch(text):
+    found = _SPELLING.fullmatch(text)
+    if not found:
         raise ValueError(f"{text[:80]!r} is not a number")
+    if not found[1].strip("0."):
+        # Python knows no zero whose exponent has more than 18 digits.
+        return Decimal((0, (0,), -kind.scale))
     context = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
     try:
         return Decimal(text).quantize(Decimal((0, (1,), -kind.scale)), context=context)
@@ -75,66 +86,26 @@ def _exact(text: str, kind: pa.Decimal128Type) -> Decimal:
         raise ValueError(f"{text[:80]} cannot be {kind} without a loss") from None
 
 
-def may_be_too_small(data: bytes) -> bool:
-    """Whether there may be a number among lines of JSON that the parser must not see."""
-    return (b"e-" in data or b"E-" in data) and _SMALL.search(data) is not None
+def may_be_too_small(data: bytes) -> npt.NDArray[np.int64]:
+    """Where in lines of JSON there may be a number that the parser must not see.
 
-
-def too_small(line: bytes, kinds: Mapping[str, pa.DataType]) -> str:
-    """Why the parser must not see a line of JSON; empty when it may.
-
-    Args:
-        line: Of JSON, perhaps.
-        kinds: The declared types.
+    Only behind an exponent below zero may a number have more decimal places than the tables have
+    powers.
     """
-    if not _SMALL.search(line):
-        return ""
-    try:
-        value = json.loads(
-            # The parser knows the spelling ``Inf``.
-            _INFINITE.sub(b"Infinity", line).decode(),
-            strict=False,
-            object_pairs_hook=tuple,
-            parse_float=str,
-            parse_int=str,
-        )
-    except RecursionError:
-        return "nested too deeply"
-    except ValueError as error:
-        return f"not JSON: {error}"
-    if not isinstance(value, tuple):
-        return "not a JSON object"
-    for name, each in value:
-        if name in kinds and (number := _too_small(each, kinds[name])):
-            return f"`{name}`: {number[:80]} has more decimal places than a decimal may have"
-    return ""
+    places: list[int] = []
+    if b"e-" in data or b"E-" in data:
+        raw = np.frombuffer(data, np.uint8)
+        signs = np.flatnonzero(raw == ord("-"))
+        signs = signs[(signs > 1) & (signs + 1 < len(raw))]
+        is_power = (raw[signs - 1] | 0x20) == ord("e")
+        is_power &= _DIGIT[raw[signs + 1]] & (_DIGIT[raw[signs - 2]] | (raw[signs - 2] == ord(".")))
+        places += (each for each in signs[is_power].tolist() if _ends_number(data, each - 1))
+    if b"\\u00" in data:
+        places += (found.start() for found in _ESCAPED.finditer(data))
+    return np.array(places, np.int64)
 
 
-def _too_small(value: Any, kind: pa.DataType) -> str:
-    """The first number within a value that the parser must not see."""
-    if pa.types.is_decimal(kind):
-        return value if isinstance(value, str) and _places(value) > _most_places(kind) else ""
-    inner: list[tuple[Any, pa.DataType]] = []
-    if pa.types.is_map(kind) and isinstance(value, tuple):
-        inner = [(each, kind.item_type) for _, each in value]
-    elif pa.types.is_list(kind) and isinstance(value, list):
-        inner = [(each, kind.value_type) for each in value]
-    elif pa.types.is_struct(kind) and isinstance(value, tuple):
-        kinds = {each.name: each.type for each in kind}
-        inner = [(each, kinds[name]) for name, each in value if name in kinds]
-    return next((found for each, within in inner if (found := _too_small(each, within))), "")
-
-
-def _most_places(kind: pa.Decimal128Type) -> int:
-    """More than any number has that the type can hold, and few enough for the parser's table."""
-    return _DIGITS if wire_type(kind) == kind else _WIDE_DIGITS
-
-
-def _places(text: str) -> int:
-    found = _SPELLING.fullmatch(text)
-    if not found or not found[3]:
-        return 0
-    # Digits that are more than a few cannot be made a number in reasonable time.
-    exponent = found[3].lstrip("+-0")
-    size = int(exponent or 0) if len(exponent) <= 9 else 10**9
-    return len(found[1] or found[2] or "") + (size if found[3].startswith("-") else -size)
+def _ends_number(data: bytes, end: int) -> bool:
+    """Whether the digits before a place begin something: those of a UUID rarely do."""
+    before = data[max(0, end - _LOOK_BACK) : end].rstrip(b"0123456789.")
+    return not before or not before[-1:].isalnum()

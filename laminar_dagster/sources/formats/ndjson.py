@@ -4,24 +4,28 @@ Fields that are not declared are ignored; declared ones that are missing are nul
 another JSON type than the column's is a bad record, as is a declared field that stands twice.
 Numbers may be ``NaN`` and ``Infinity``, as in Spark. Timestamps and dates are ISO 8601 text,
 binary is base64, a decimal is a number or text.
+
+Whether a record is good, what it says, and why it is bad depend on its bytes alone. What reads many
+records at once, the compiled library or Arrow's parser, only takes good ones. ``json_spelling`` has
+the last word on all that these do not take.
 """
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
 from laminar_dagster.sources.decoded import BadRecord
 from laminar_dagster.sources.formats import decimals
 from laminar_dagster.sources.formats.columns import BadRows, Unfit, convert, holds, wire_type
 from laminar_dagster.sources.formats.json_columns import Flags, JsonColumns
+from laminar_dagster.sources.formats.json_spelling import DEEPEST, is_too_deep, record_speller
 from laminar_dagster.sources.formats.records import (
     Offsets,
     Outcome,
@@ -33,7 +37,7 @@ from laminar_dagster.sources.formats.records import (
 from laminar_dagster.sources.formats.text import not_utf8
 
 _WHITE: Final = b" \t\r\n"
-# Up to so many lines of which some are bad are looked at one by one.
+# Up to so many lines that the parser does not take together are looked at one by one.
 _LINE_BY_LINE: Final = 256
 # After a batch that was mostly not plain, so many are not looked at before they are parsed.
 _PASSED_BATCHES: Final = 15
@@ -47,9 +51,10 @@ class JsonDecoder:
     _times_as_text: bool = False
     _plain: pa.Schema = field(init=False)
     _lenient: pa.Schema = field(init=False)
-    _maps: tuple[str, ...] = field(init=False)
-    _decimals: dict[str, pa.DataType] = field(init=False)
-    _kinds: dict[str, pa.DataType] = field(init=False)
+    _has_maps: bool = field(init=False)
+    _has_decimals: bool = field(init=False)
+    _has_floats: tuple[str, ...] = field(init=False)
+    _spell: Callable[[bytes], str] = field(init=False)
     _columns: JsonColumns | None = field(init=False)
     _batches_to_pass: int = field(init=False, default=0)
 
@@ -57,11 +62,13 @@ class JsonDecoder:
         """Work out the wire types once."""
         self._plain = _wire(self.schema, times_as_text=False)
         self._lenient = _wire(self.schema, times_as_text=True)
-        self._kinds = {each.name: each.type for each in self.schema}
-        self._maps = tuple(each.name for each in self.schema if holds(each.type, pa.types.is_map))
-        self._decimals = {
-            each.name: each.type for each in self.schema if holds(each.type, pa.types.is_decimal)
-        }
+        kinds = {each.name: each.type for each in self.schema}
+        self._spell = record_speller(kinds)
+        self._has_maps = any(holds(each, pa.types.is_map) for each in kinds.values())
+        self._has_decimals = any(holds(each, pa.types.is_decimal) for each in kinds.values())
+        self._has_floats = tuple(
+            name for name, each in kinds.items() if holds(each, pa.types.is_floating)
+        )
         self._columns = JsonColumns.of(self.schema)
 
     def decode(self, records: Records) -> Outcome:
@@ -102,57 +109,83 @@ class JsonDecoder:
         return found
 
     def decode_thoroughly(self, records: Records) -> Outcome:
-        """All of the records, which are lines, with the parser that has the last word."""
+        """All of the records, which are lines, without the compiled library."""
         records, bad = screen(records)
-        if too_small := self._too_small(records):
-            bad += [records.bad(place, reason) for place, reason in too_small.items()]
-            records = records.without(np.array(list(too_small), np.int64))
-        return decode_records(records, bad, self.schema, self._decode)
+        small = self._too_small(records)
+        found = decode_records(records.without(small), bad, self.schema, self._decode)
+        if not len(small):
+            return found
+        return merged(found, self.decode_one_by_one(records.only(small)))
+
+    def decode_one_by_one(self, records: Records) -> Outcome:
+        """All of the records, which are lines, by what has the last word on each."""
+        records, bad = screen(records)
+        return decode_records(records, bad, self.schema, self._decode_each)
 
     def decode_together(self, records: Records) -> pa.RecordBatch | None:
         """All of the records, which were screened; None if there is a bad one."""
-        if self._too_small(records):
+        if len(self._too_small(records)):
             return None
         try:
-            rows, bad = self._decode_all(records.stretch(0, len(records)), len(records))
+            rows, bad = self._decode(records.stretch(0, len(records)), len(records))
         except (pa.ArrowException, ValueError):
             return None
         return rows if not bad else None
 
-    def _too_small(self, records: Records) -> BadRows:
-        """Records with a decimal so small that the parser of Arrow 26 crashes the process."""
-        if not self._decimals or not decimals.may_be_too_small(records.data):
-            return {}
-        found = (
-            (place, decimals.too_small(records.text(place), self._decimals))
-            for place in range(len(records))
-        )
-        return {place: reason for place, reason in found if reason}
+    def _too_small(self, records: Records) -> Offsets:
+        """Records with a decimal, perhaps, that is so small that Arrow 26 crashes the process."""
+        if not self._has_decimals or not len(records):
+            return np.empty(0, np.int64)
+        places = decimals.may_be_too_small(records.data)
+        owner = np.searchsorted(records.ends, places, side="right")
+        places, owner = places[owner < len(records)], owner[owner < len(records)]
+        return np.unique(owner[records.starts[owner] <= places])
 
     def _decode(self, text: bytes | memoryview, count: int) -> tuple[pa.RecordBatch, BadRows]:
+        if self._has_maps:
+            # The parser cannot read them as they are.
+            return self._decode_each(text, count)
         try:
-            return self._decode_all(text, count)
-        except ValueError as error:
+            rows, bad = self._decode_all(text, count)
+        except ValueError:
             if count > _LINE_BY_LINE:
                 raise
-            lines = _lines(text)
-            problems = [problem_with_line(line, self._kinds) for line in lines]
-            bad = {row: problem for row, problem in enumerate(problems) if problem}
-            if not bad:
-                raise Unfit(str(error)) from None
-        # Taking out what cannot be good is faster than trying the parser on each line.
-        rest = [line for line, problem in zip(lines, problems, strict=True) if not problem]
-        places = iter(range(len(rest)))
-        spread = [None if problem else next(places) for problem in problems]
-        batch, others = self._decode_all(b"\n".join(rest), len(rest)) if rest else (None, {})
-        if batch is None:
-            batch = pa.RecordBatch.from_arrays(
-                [pa.nulls(0, each.type) for each in self.schema], names=self.schema.names
-            )
-        for row, place in enumerate(spread):
-            if place in others:
-                bad[row] = others[place]
-        return batch.take(pa.array(spread, pa.int64())), bad
+            return self._decode_each(text, count)
+        unsure = self._infinite(rows)
+        unsure[list(bad)] = True
+        if not unsure.any():
+            return rows, {}
+        places = np.flatnonzero(unsure)
+        lines = _lines(text)
+        lone, wrong = self._decode_lines([lines[place] for place in places])
+        order = np.arange(count)
+        order[places] = count + np.arange(len(places))
+        rows = pa.concat_batches([rows, lone]).take(pa.array(order))
+        return rows, {int(places[row]): reason for row, reason in wrong.items()}
+
+    def _infinite(self, rows: pa.RecordBatch) -> Flags:
+        """Which rows hold an infinity: to the parser, a number that is too large is one as well."""
+        found = np.zeros(len(rows), np.bool_)
+        for name in self._has_floats:
+            found |= _are_infinite(rows.column(name))
+        return found
+
+    def _decode_each(self, text: bytes | memoryview, _count: int) -> tuple[pa.RecordBatch, BadRows]:
+        return self._decode_lines(_lines(text))
+
+    def _decode_lines(self, lines: list[bytes]) -> tuple[pa.RecordBatch, BadRows]:
+        """Lines as they are spelt anew: of those that are good, the parser takes each."""
+        spelt: list[str] = []
+        bad: BadRows = {}
+        for row, line in enumerate(lines):
+            try:
+                spelt.append(self._spell(line))
+            except Unfit as error:
+                spelt.append("{}")
+                bad[row] = str(error)
+        text = "\n".join([*spelt, ""]).encode()
+        rows, wrong = self._parse(text, len(lines), self._lenient)
+        return rows, wrong | bad
 
     def _decode_all(self, text: bytes | memoryview, count: int) -> tuple[pa.RecordBatch, BadRows]:
         # The lenient way takes all that the plain way takes, and gives the same values, so it
@@ -171,8 +204,6 @@ class JsonDecoder:
     def _parse(
         self, text: bytes | memoryview, count: int, wire: pa.Schema
     ) -> tuple[pa.RecordBatch, BadRows]:
-        if self._maps:
-            text = b"".join(self._rewrite(line) for line in _lines(text))
         table = pyarrow.json.read_json(
             pa.BufferReader(text),
             read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
@@ -191,134 +222,28 @@ class JsonDecoder:
                 bad.setdefault(row, f"`{each.name}`: {reason}")
         return pa.RecordBatch.from_arrays(columns, names=self.schema.names), bad
 
-    def _rewrite(self, line: bytes) -> bytes:
-        """Spell maps as lists of pairs, which Arrow's parser can read."""
-        try:
-            value = json.loads(
-                line.decode(),
-                object_pairs_hook=_Pairs,
-                parse_float=_Number,
-                parse_int=_Number,
-                parse_constant=_Number,
-            )
-            if not isinstance(value, _Pairs):
-                raise Unfit("not a JSON object")
-            out = io.StringIO()
-            _write_object(value, self._kinds, out)
-        except RecursionError:
-            raise Unfit("nested too deeply") from None
-        return out.getvalue().encode() + b"\n"
 
-
-def problem_with_line(line: bytes, kinds: dict[str, pa.DataType]) -> str:
-    """Why a line cannot be a good record; empty when it may be one.
-
-    It must never refuse what the parser takes: that would make a record's fate depend on whether
-    there is a bad one near it.
-    """
-    try:
-        value = json.loads(line.decode())
-    except json.JSONDecodeError as error:
-        # The parser knows the spelling ``Inf``.
-        return "" if b"Inf" in line else f"not JSON: {error.msg} at character {error.pos}"
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(value, dict):
-        return "not a JSON object"
-    for name, kind in kinds.items():
-        found = value.get(name)
-        if found is not None and not isinstance(found, _json_types(kind)):
-            return f"`{name}`: {_JSON_NAMES[type(found)]} where {kind} is declared"
-        if pa.types.is_integer(kind) and found is not None:
-            if isinstance(found, bool):
-                return f"`{name}`: a boolean where {kind} is declared"
-            if not -(2 ** (kind.bit_width - 1)) <= found < 2 ** (kind.bit_width - 1):
-                return f"`{name}`: the number is out of the range of {kind}"
-    return ""
-
-
-_JSON_NAMES: Final[dict[type, str]] = {
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    str: "text",
-    list: "an array",
-    dict: "an object",
-}
-
-
-def _json_types(kind: pa.DataType) -> tuple[type, ...]:
-    if pa.types.is_boolean(kind):
-        return (bool,)
-    if pa.types.is_integer(kind):
-        return (int,)
-    if pa.types.is_floating(kind):
-        return (int, float)
-    if pa.types.is_decimal(kind):
-        return (int, float, str)
-    if pa.types.is_map(kind) or pa.types.is_struct(kind):
-        return (dict,)
-    return (list,) if pa.types.is_list(kind) else (str,)
+def _are_infinite(column: pa.Array) -> Flags:
+    if pa.types.is_floating(column.type):
+        found: Flags = np.zeros(len(column), np.bool_)
+        infinite = pc.is_inf(column)
+        if pc.any(infinite).as_py():
+            found = infinite.fill_null(False).to_numpy(zero_copy_only=False)
+        return found
+    found = np.zeros(len(column), np.bool_)
+    if pa.types.is_struct(column.type):
+        for place, each in enumerate(column.type):
+            if holds(each.type, pa.types.is_floating):
+                found |= _are_infinite(column.field(place))
+    elif pa.types.is_list(column.type):
+        before = np.concatenate([[0], np.cumsum(_are_infinite(column.values))])
+        edges = column.offsets.to_numpy()
+        found = before[edges[1:]] > before[edges[:-1]]
+    return found
 
 
 def _lines(text: bytes | memoryview) -> list[bytes]:
     return bytes(text).removesuffix(b"\n").split(b"\n")
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """The members of an object, in order, repeated ones included."""
-
-
-class _Number(str):
-    """A number as it was spelt, so that no digit of a decimal is lost."""
-
-    __slots__ = ()
-
-
-def _write_object(pairs: _Pairs, kinds: dict[str, pa.DataType], out: io.StringIO) -> None:
-    out.write("{")
-    separator = ""
-    for name, value in pairs:
-        if name in kinds:
-            out.write(f"{separator}{json.dumps(name)}:")
-            _write(value, kinds[name], out)
-            separator = ","
-    out.write("}")
-
-
-def _write(value: Any, kind: pa.DataType | None, out: io.StringIO) -> None:
-    if isinstance(value, _Pairs):
-        if kind is not None and pa.types.is_map(kind):
-            _write_map(value, kind, out)
-        elif kind is not None and pa.types.is_struct(kind):
-            _write_object(value, {each.name: each.type for each in kind}, out)
-        else:
-            # An object where none is declared: the parser shall refuse it.
-            out.write("{}")
-    elif isinstance(value, list):
-        if kind is not None and pa.types.is_map(kind):
-            raise Unfit("a map must be a JSON object, not an array")
-        element = kind.value_type if kind is not None and pa.types.is_list(kind) else None
-        out.write("[")
-        for place, each in enumerate(value):
-            out.write("," if place else "")
-            _write(each, element, out)
-        out.write("]")
-    elif isinstance(value, _Number):
-        out.write(value)
-    else:
-        out.write(json.dumps(value))
-
-
-def _write_map(pairs: _Pairs, kind: pa.DataType, out: io.StringIO) -> None:
-    if len({name for name, _ in pairs}) != len(pairs):
-        raise Unfit("a map's key stands twice")
-    out.write("[")
-    for place, (name, value) in enumerate(pairs):
-        out.write(("," if place else "") + '{"key":' + json.dumps(name) + ',"value":')
-        _write(value, kind.item_type, out)
-        out.write("}")
-    out.write("]")
 
 
 def screen(records: Records) -> tuple[Records, list[BadRecord]]:
@@ -336,6 +261,9 @@ def screen(records: Records) -> tuple[Records, list[BadRecord]]:
     last = last - (raw[last] == ord("\r"))
     odd = np.flatnonzero((raw[records.starts] != ord("{")) | (raw[last] != ord("}")))
     reasons = dict.fromkeys(not_utf8(records).tolist(), "not UTF-8")
+    for place in np.flatnonzero(records.ends - records.starts > 2 * DEEPEST).tolist():
+        if is_too_deep(records.text(place)):
+            reasons.setdefault(place, f"nested more than {DEEPEST} deep")
     if b"\0" in records.data:
         for place in range(len(records)):
             if b"\0" in records.text(place):

@@ -194,6 +194,18 @@ static bool as_double(const struct number *number, locale_t c, double *value) {
     return *end == 0 && isfinite(*value) && (*value == 0 || isnormal(*value));
 }
 
+/* The nearest float. Rounded from the nearest double it is that too, but where the double stands half way
+ * between two floats, and the number perhaps beside it: those are left, as is what rounds to infinity. */
+static bool as_single(const struct number *number, locale_t c, float *value) {
+    double near;
+    uint64_t bits;
+    if (!as_double(number, c, &near)) return false;
+    memcpy(&bits, &near, sizeof bits);
+    *value = (float)near;
+    return (bits & ((UINT64_C(1) << 29) - 1)) != UINT64_C(1) << 28 && isfinite(*value) &&
+           (*value == 0 ? near == 0 : isnormal(*value));
+}
+
 static bool as_decimal(const struct number *number, int precision, int scale, int64_t *value) {
     if (!number->plain || number->significant > 18 || number->fraction > scale) return false;
     uint64_t digits = number->digits, limit = 1;
@@ -313,7 +325,6 @@ static bool take_value(struct text *text, const uint8_t *data, struct column *co
     const uint8_t *begin, *end;
     struct number number;
     int64_t whole;
-    double real;
     switch ((enum kind)column->kind) {
     case BOOL:
         if (take_word(text, "true", 4)) return ((uint8_t *)column->values)[row] = 1, true;
@@ -330,11 +341,7 @@ static bool take_value(struct text *text, const uint8_t *data, struct column *co
         else ((int64_t *)column->values)[row] = whole;
         return true;
     case FLOAT32:
-        if (!take_number(text, &number) || !as_double(&number, c, &real)) return false;
-        /* What rounds to infinity is too large. */
-        if (isinf((float)real)) return false;
-        ((float *)column->values)[row] = (float)real;
-        return true;
+        return take_number(text, &number) && as_single(&number, c, &((float *)column->values)[row]);
     case FLOAT64:
         return take_number(text, &number) && as_double(&number, c, &((double *)column->values)[row]);
     case STRING:
