@@ -37,7 +37,7 @@ RECORDS: Final = 2_000
 DRAWN: Final = 500
 # So many are read alone, too.
 ALONE: Final = 10
-USUAL_SEEDS: Final = 48
+USUAL_SEEDS: Final = 32
 # Bad times cost ten times what other bad values do, and there is less to them.
 _WEIGHTS: Final = [0.2 if holds(each, pa.types.is_temporal) else 1 for each in KINDS]
 _WEIGHT: Final = pa.field("_weight", pa.int8())
