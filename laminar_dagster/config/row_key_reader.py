@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Final, assert_never
 
-from sqlglot import exp
-
 from laminar_dagster.config.connectors import SourceTraits
-from laminar_dagster.config.determinism import MOVING_TIMES, RANDOM, SIDE_EFFECT, WALL_CLOCK
-from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.model import ReferenceTable, SourceTable, View
 from laminar_dagster.config.references import REFRESH
 from laminar_dagster.config.relations import (
@@ -34,28 +29,24 @@ from laminar_dagster.config.relations import (
     Window,
     WindowAggregate,
 )
+from laminar_dagster.config.row_key_expressions import (
+    chooses_arrivals,
+    equality,
+    expression_tree,
+    is_name,
+    plain_column,
+    rules_of,
+    told_column,
+    used_columns,
+    words_of,
+)
 from laminar_dagster.config.row_keys import NOTHING, Attributes, Certainty, Rows, Rule
 from laminar_dagster.config.sql.changelog import WEIGHT
-from laminar_dagster.config.sql.dialect import call_of, parse_expression
-from laminar_dagster.config.sql.functions import LOGICAL_CLOCK
 from laminar_dagster.config.sql.join_conditions import conjuncts
-from laminar_dagster.config.sql.text import SqlText
 from laminar_dagster.core.ids import SourceId
 
 _TABLE: Final = "_table"
 _START, _END = "window_start", "window_end"
-# Equal arguments do not make them equal.
-_MOVING: Final = WALL_CLOCK | RANDOM | SIDE_EFFECT | MOVING_TIMES
-_UNEQUAL: Final = _MOVING | {LOGICAL_CLOCK, "unix_timestamp", "aes_encrypt"}
-_WORD: Final = re.compile(r"\w+")
-_EXACT: Final = re.compile(r"[0-9.]+")
-_COMPARISONS: Final = (exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
-_WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
-_NUMBERS: Final = (*_WHOLE, "integer", "long", "short", "byte", "decimal")
-# A text that is compared with one of these is made one of them, which is a single value.
-_READ_FROM_TEXT: Final = ("string", "date", "timestamp")
-# Whose texts differ when they do.
-_TOLD_BY_TEXT: Final = (*_NUMBERS, "string", "date", "timestamp", "boolean")
 
 
 class RowReader:
@@ -160,10 +151,10 @@ class RowReader:
         rows = self._filtered(self._read(query.source), query.where)
         rows = self._projected(rows, query.columns)
         is_shown = any(each.name == WEIGHT for each in query.columns)
-        if rows.is_lasting or (is_shown and WEIGHT not in _words(query.where or "")):
+        if rows.is_lasting or (is_shown and WEIGHT not in words_of(query.where or "")):
             return rows
         # A log of changes, or a choice among them: what was taken back is a row like any other.
-        is_lasting = not is_shown or _chooses_arrivals(query.where)
+        is_lasting = not is_shown or chooses_arrivals(query.where)
         return replace(rows.as_history(), is_lasting=is_lasting)
 
     def _projected(self, rows: Rows, projections: Iterable[Projection]) -> Rows:
@@ -171,20 +162,19 @@ class RowReader:
         types, rules = dict(rows.types), [*rows.rules]
         for each in projections:
             # Most are columns: thousands of them are not parsed.
-            is_word = _WORD.fullmatch(each.sql) is not None and each.sql.lower() not in _UNEQUAL
-            plain = rows.columns.get(each.sql) if is_word else None
-            tree = _tree(each.sql) if plain is None else None
-            plain = _plain(tree, rows) if plain is None else plain
+            plain = rows.columns.get(each.sql) if is_name(each.sql) else None
+            tree = expression_tree(each.sql) if plain is None else None
+            plain = plain_column(tree, rows) if plain is None else plain
             if plain is not None:
                 columns[each.name] = plain
                 continue
             made = columns[each.name] = next(self._next)
-            used = _used(tree, each.sql, rows)
+            used = used_columns(tree, each.sql, rows)
             if used is not None:
                 rules.append(Rule(used, frozenset({made}), Certainty.ALWAYS))
                 # Of names, say, none of which differ in nothing but case.
                 rules.append(Rule(frozenset({made}), used, Certainty.POSSIBLE))
-            told = _told_by(tree, rows)
+            told = told_column(tree, rows)
             if told is not None:
                 column, types[made] = told
                 rules.append(Rule(frozenset({made}), frozenset({column}), Certainty.ALWAYS))
@@ -192,12 +182,12 @@ class RowReader:
 
     def _filtered(self, rows: Rows, where: str | None) -> Rows:
         """What a condition says of all rows that meet it."""
-        tree = _tree(where) if where else None
+        tree = expression_tree(where) if where else None
         if tree is None:
             return rows
         rules = [*rows.rules]
         for each in conjuncts(tree):
-            rules += _rules_of(each.unnest(), rows)
+            rules += rules_of(each.unnest(), rows)
         return replace(rows, rules=tuple(rules))
 
     def _explode(self, query: Explode) -> Rows:
@@ -215,7 +205,7 @@ class RowReader:
             # What holds in one part may hold in all.
             rules += (*part.rules, *part.key_rules())
             for one, other in zip(columns.values(), part.columns.values(), strict=True):
-                rules += _equal(one, other, Certainty.POSSIBLE)
+                rules += equality(one, other, Certainty.POSSIBLE)
         return Rows(
             columns,
             rules=_possible(rules),
@@ -359,7 +349,7 @@ class RowReader:
         rules = [*kept.rules]
         if is_single:
             certainty = Certainty.ALWAYS if _never_changes(table) else Certainty.POSSIBLE
-            asked = [_used(_tree(each), each, rows) for each in query.keys]
+            asked = [used_columns(expression_tree(each), each, rows) for each in query.keys]
             # What finds a row of the table finds all of it; in a LEFT JOIN, or none at all.
             if all(each is not None for each in asked) and not query.where:
                 given = NOTHING.union(*(each for each in asked if each is not None))
@@ -435,7 +425,7 @@ def _edges(
     if window.grows:
         return
     yield Rule(starts, ends, Certainty.ALWAYS)
-    time = _used(_tree(window.time), window.time, rows)
+    time = used_columns(expression_tree(window.time), window.time, rows)
     if time is not None and window.size_micros == window.slide_micros:
         yield Rule(time, starts | ends, Certainty.ALWAYS)
 
@@ -449,22 +439,17 @@ def _equal_pairs(query: Join, left: Rows, right: Rows) -> tuple[Rule, ...]:
     """What is equal on both sides of a pair."""
     rules: list[Rule] = []
     for ours, theirs in zip(query.left.keys, query.right.keys, strict=True):
-        trees = _tree(ours), _tree(theirs)
-        one, other = _plain(trees[0], left), _plain(trees[1], right)
+        trees = expression_tree(ours), expression_tree(theirs)
+        one, other = plain_column(trees[0], left), plain_column(trees[1], right)
         if one is not None and other is not None:
             # The engine joins by values of one type, or by whole numbers.
-            rules += _equal(one, other, Certainty.ALWAYS)
+            rules += equality(one, other, Certainty.ALWAYS)
             continue
-        used = _used(trees[0], ours, left), _used(trees[1], theirs, right)
+        used = used_columns(trees[0], ours, left), used_columns(trees[1], theirs, right)
         if used[0] is not None and used[1] is not None:
             rules.append(Rule(used[0], used[1], Certainty.POSSIBLE))
             rules.append(Rule(used[1], used[0], Certainty.POSSIBLE))
     return tuple(rules)
-
-
-def _equal(one: int, other: int, certainty: Certainty) -> Iterator[Rule]:
-    yield Rule(frozenset({one}), frozenset({other}), certainty)
-    yield Rule(frozenset({other}), frozenset({one}), certainty)
 
 
 def _keys_of_join(
@@ -488,134 +473,3 @@ def _keys_of_join(
 
 def _possible(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     return tuple(replace(each, certainty=Certainty.POSSIBLE) for each in rules)
-
-
-def _rules_of(node: exp.Expr, rows: Rows) -> Iterator[Rule]:
-    """What one condition of several says of the rows that meet it."""
-    if isinstance(node, _COMPARISONS) and not _may_be_boolean(node, rows):
-        return
-    if isinstance(node, exp.Not) and isinstance(node.this.unnest(), exp.Is | exp.In | exp.Between):
-        return
-    single = _chosen_value(node, rows)
-    if single is not None:
-        yield Rule(NOTHING, frozenset({single}), Certainty.ALWAYS)
-        return
-    if isinstance(node, exp.EQ):
-        one, other = _plain(node.left.unnest(), rows), _plain(node.right.unnest(), rows)
-        if one is not None and other is not None:
-            # 1 is equal to '1' and to '01', which are not equal to each other.
-            kind = rows.types.get(one)
-            is_same = kind is not None and kind == rows.types.get(other)
-            yield from _equal(one, other, Certainty.ALWAYS if is_same else Certainty.POSSIBLE)
-            return
-    mentioned = frozenset(
-        found
-        for each in node.find_all(exp.Column)
-        if (found := rows.find(each.parts[0].name)) is not None
-    )
-    yield Rule(NOTHING, mentioned, Certainty.POSSIBLE)
-
-
-def _chosen_value(node: exp.Expr, rows: Rows) -> int | None:
-    """The attribute of which a condition leaves one value, for certain."""
-    inner = node.this.unnest() if isinstance(node, exp.Not) else node
-    plain = _plain(inner, rows)
-    if plain is not None:
-        return plain if rows.types.get(plain) == "boolean" else None
-    if not isinstance(inner, exp.EQ | exp.NEQ | exp.Is | exp.NullSafeEQ):
-        return None
-    sides = inner.left.unnest(), inner.right.unnest()
-    for column, value in (sides, sides[::-1]):
-        attribute = _plain(column, rows)
-        if attribute is None:
-            continue
-        kind = rows.types.get(attribute, "")
-        if isinstance(value, exp.Null) and isinstance(node, exp.Is | exp.NullSafeEQ):
-            return attribute
-        if isinstance(value, exp.Boolean) and kind == "boolean":
-            # What is not <=> true is false or null.
-            return None if isinstance(inner, exp.NullSafeEQ) and inner is not node else attribute
-        if isinstance(value, exp.Literal) and isinstance(node, exp.EQ):
-            return attribute if _is_one_value(value, kind) else None
-    return None
-
-
-def _may_be_boolean(node: exp.Binary, rows: Rows) -> bool:
-    """Whether a comparison may leave one value of two."""
-    columns = (_plain(each.unnest(), rows) for each in (node.left, node.right))
-    return any(
-        each is not None and rows.types.get(each, "boolean") == "boolean" for each in columns
-    )
-
-
-def _is_one_value(literal: exp.Expr, kind: str) -> bool:
-    """Whether one value of a type at most is equal to a literal."""
-    if literal.is_string:
-        return kind.startswith(_READ_FROM_TEXT)
-    # A number with an exponent is a float, which is equal to many large whole numbers.
-    return kind.startswith(_NUMBERS) and _EXACT.fullmatch(literal.name) is not None
-
-
-def _chooses_arrivals(where: str | None) -> bool:
-    """Whether a condition leaves nothing but rows of weight 1."""
-    tree = _tree(where) if where else None
-    for each in conjuncts(tree) if tree is not None else ():
-        node = each.unnest()
-        if isinstance(node, exp.EQ):
-            column, number = node.left.unnest(), node.right.unnest()
-            if isinstance(column, exp.Column) and column.name.lower() == WEIGHT:
-                return isinstance(number, exp.Literal) and number.name == "1"
-    return False
-
-
-def _tree(text: str) -> exp.Expr | None:
-    """An expression of the model; None if it cannot be read, and nothing is known of it."""
-    report = Report()
-    for statement in SqlText("", text).statements(report):
-        try:
-            return parse_expression(statement.tokens, text).unnest()
-        except Exception:
-            # sqlglot fails in many ways on what is no SQL.
-            return None
-    return None
-
-
-def _plain(tree: exp.Expr | None, rows: Rows) -> int | None:
-    """The attribute that an expression is, if it is nothing but a column."""
-    if isinstance(tree, exp.Column) and len(tree.parts) == 1:
-        return rows.find(tree.name)
-    return None
-
-
-def _used(tree: exp.Expr | None, text: str, rows: Rows) -> Attributes | None:
-    """What an expression is computed from; None if equal values may make it differ."""
-    if tree is None or not _UNEQUAL.isdisjoint(_words(text)):
-        return None
-    found: set[int] = set()
-    for each in tree.find_all(exp.Column):
-        attribute = rows.find(each.parts[0].name)
-        if attribute is None:
-            # The parameter of a lambda, perhaps.
-            return None
-        found.add(attribute)
-    return frozenset(found)
-
-
-def _told_by(tree: exp.Expr | None, rows: Rows) -> tuple[int, str] | None:
-    """The attribute whose value can be told from that of an expression, and the type of that."""
-    if tree is not None and call_of(tree) == "unix_micros":
-        times = [_plain(each, rows) for each in tree.iter_expressions()]
-        is_time = times and times[0] is not None and rows.types.get(times[0]) == "timestamp"
-        return (times[0], "bigint") if is_time and times[0] is not None else None
-    if not isinstance(tree, exp.Cast | exp.TryCast):
-        return None
-    column, to = _plain(tree.this.unnest(), rows), tree.args.get("to")
-    kind = rows.types.get(column, "") if column is not None else ""
-    target = to.sql("spark").lower() if isinstance(to, exp.DataType) else ""
-    is_text = target == "string" and kind.startswith(_TOLD_BY_TEXT)
-    is_wider = kind in _WHOLE and target in _WHOLE[_WHOLE.index(kind) :]
-    return (column, target) if column is not None and (is_text or is_wider) else None
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text.lower()))
