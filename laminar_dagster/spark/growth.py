@@ -37,7 +37,7 @@ class Growth:
     hidden: tuple[str, ...] = ()
 
     def is_known(self, partials: Sequence[str]) -> str | None:
-        """A Spark SQL condition: the row saw all events of these partials. None: all rows did."""
+        """Spark SQL that is false in rows too old for an aggregate's partials; None if none are."""
         came = [when for name, when in self.added if name in partials and name in self.hidden]
         return f"{SINCE} >= {max(came)}" if came else None
 
