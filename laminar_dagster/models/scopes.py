@@ -100,7 +100,7 @@ def found_in(scopes: Sequence[Scope], name: ast.Name) -> tuple[Scope, Binding] |
 
 
 def is_set(node: ast.expr | None) -> bool:
-    """Whether an expression is a set literal, a set comprehension or a call of set."""
+    """Whether an expression is a set literal, a set comprehension, ``set()`` or ``frozenset()``."""
     if isinstance(node, ast.Set | ast.SetComp):
         return True
     return (
