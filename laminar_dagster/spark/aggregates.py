@@ -1,9 +1,9 @@
 """Aggregates as mergeable partials, in Arrow.
 
 An aggregate is kept as one or two columns that can be merged in any number of steps: COUNT and SUM
-by adding, MIN and MAX by choosing, AVG as a sum and a count, a set as a list of its values, and as
-a multiset where values may be retracted. Rows are merged in the order given, in one thread, so that
-sums of floats are the same on every run.
+by adding, MIN and MAX by choosing, AVG as a sum and a count, a set as a list of its values, and
+values that may be retracted as a multiset. Rows are merged in the order given, in one thread, so
+that sums of floats are the same on every run.
 """
 
 from __future__ import annotations

@@ -218,10 +218,7 @@ class Compiler:
                 return self._query(view, relation, operator)
 
     def _table(self, name: str) -> DataFrame:
-        """The frame of a source or view; with late records if the window in the making allows them.
-
-        That is ``_lateness``, which ``_taking`` sets.
-        """
+        """The frame of a source or view, with late records up to ``_lateness`` (``_taking``)."""
         if not self._lateness:
             return self._frames[name]
         late = self._sources.with_late(name, self._lateness)

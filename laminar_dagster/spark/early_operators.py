@@ -18,7 +18,7 @@ from laminar_dagster.spark.late_records import lateness_of_records
 def early_operator(
     operator: OperatorId, query: Stateful, schema: pa.Schema, growth: Growth | None = None
 ) -> EarlyOperator | None:
-    """What a scan needs to pre-aggregate the operator; None if that takes Spark's expressions.
+    """What a scan needs to pre-aggregate the operator; None if Spark has to do it.
 
     Args:
         operator: The operator's id.

@@ -57,7 +57,7 @@ class Feeding:
         return found + readings_through_views(self.model)
 
     def staged_views(self) -> tuple[View, ...]:
-        """Views with a sink, a contract or state of their own. Others only feed these."""
+        """Views with a sink, a contract or state of their own; these read all other views."""
         contracts = {contract.view for contract in self.model.contracts}
         found = tuple(
             view
@@ -83,7 +83,7 @@ class Feeding:
         return any(self.is_past_records(view.query) for view in below)
 
     def tells_differences(self, query: Relation) -> bool:
-        """Whether an epoch emits the net difference of each key, so that row order has no meaning.
+        """Whether an epoch emits net differences, so that the order of its rows has no meaning.
 
         Otherwise rows are a sequence of changes, and the last one of a key wins.
         """

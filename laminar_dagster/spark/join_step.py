@@ -71,7 +71,7 @@ class Terms:
         return self.rule if side == LEFT else self.rule.turned
 
     def ends(self, rows: pa.Table, side: int) -> Any:
-        """The ``_end`` of a side's rows, until which they are kept; null (forever) without bounds."""
+        """The ``_end`` of a side's rows, until which they are kept; null without time bounds."""
         if self.rule.bounds is None:
             return pa.nulls(rows.num_rows, pa.int64())
         return pc.add(rows.column(TIME), pa.scalar(self.keeps[side] + 1, pa.int64()))
@@ -206,7 +206,7 @@ class JoinStep(BucketStep):
                 yield self._single(mine.after, self._turned(mine, others, rule), side)
 
     def _turned(self, mine: _Rows, others: _Rows, rule: Rule) -> Whole:
-        """The weight with which each row is newly emitted (positive) or retracted (negative)."""
+        """The weight by which the output of each row changes in this epoch; 0 if it does not."""
         is_told = self._is_told(rule.partners(mine.after, others.after))
         was_told = self._is_told(rule.partners(mine.before, others.before))
         was_told = np.concatenate((was_told, np.zeros(mine.new.num_rows, np.bool_)))
@@ -219,7 +219,7 @@ class JoinStep(BucketStep):
         return found if self.terms.kind == "semi" else ~found
 
     def _without_key(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Rows with a null in their key, which matches nothing: emitted at once, without partner."""
+        """Rows with a null in their key, which matches nothing: emitted at once, as unmatched."""
         for side in (LEFT, RIGHT):
             if self.terms.tells_alone(side) and self.terms.kind != "semi":
                 found = _of(rows, side)

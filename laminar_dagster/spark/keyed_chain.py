@@ -1,6 +1,6 @@
 """The keyed state of one partition: a chain of immutable files, in which keys are looked up.
 
-A file is sorted by hash and memory-mapped: a lookup is a binary search, and its cost does not grow
+A file is sorted by hash and memory-mapped: a lookup is a binary search, and its cost hardly grows
 with the size of the state. An epoch adds one file with the keys that it touched; the newest file
 that holds a hash wins. Rows that have ended are filtered out by the watermark when they are read,
 not rewritten.

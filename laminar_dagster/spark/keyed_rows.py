@@ -102,7 +102,7 @@ def changed_rows(
         before: Rows with distinct values of ``unit``.
         after: Likewise.
         unit: The key by which a row replaces another.
-        compared: The columns in which two rows of one key may differ.
+        compared: The columns that are compared to tell whether a row is unchanged.
         order: The columns by which the result is sorted.
     """
     both = pa.concat_tables(

@@ -5,8 +5,8 @@ watermark's delay newer. That depends on the order within the partition alone, s
 stream into epochs judges it the same way. (A partition that was idle and comes back is also judged
 by the source's watermark, which advanced without it; the plan records which were idle.)
 
-A record whose event time is further ahead of the plan's clock than the plan allows is taken for an
-error: it moves no watermark.
+A record whose event time is further ahead of the plan's clock than the plan allows is not trusted:
+it moves no watermark.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class PinnedTable:
 
     Attributes:
         schema: The columns to read, which may be fewer than the table has.
-        files: The store key and the manifest entry of each file.
+        files: The store key and the snapshot's entry of each file.
     """
 
     schema: pa.Schema

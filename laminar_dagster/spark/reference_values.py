@@ -40,7 +40,7 @@ def valued_frame(
         live: Evaluates expressions with the epoch's clock.
 
     Raises:
-        ObjectMissing, ChecksumMismatch: A file is gone, or not what it was.
+        ObjectMissing, ChecksumMismatch: A file is missing, or damaged.
     """
     columns = _columns(value, table)
     held = PinnedTable(

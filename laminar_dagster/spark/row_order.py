@@ -35,8 +35,8 @@ def in_order(
 ) -> Whole:
     """The indices that sort rows as ORDER BY does, nulls and NaN included. The sort is stable.
 
-    Numeric columns are sorted first, other columns only within ties: comparing rows by several
-    columns, strings above all, is many times slower.
+    Leading numeric columns are sorted first, all others only within their ties: comparing rows by
+    several columns, strings above all, is many times slower.
 
     Args:
         rows: The rows to sort.

@@ -60,7 +60,7 @@ def open_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     chosen = local_settings(settings, secret_names(written))
-    # In the main thread, pyspark would install its own handler for Ctrl-C while it starts.
+    # In the main thread, pyspark would install its own handler for Ctrl-C when it starts.
     with ThreadPoolExecutor(1, thread_name_prefix="spark-start") as starter:
         starter.submit(_start_spark, chosen, withheld).result()
     # Make it active in this thread, too. Without settings, because it may be a user's session.

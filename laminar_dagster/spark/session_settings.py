@@ -51,7 +51,7 @@ _FIXED: Final = ("spark.sql.cache.serializer", "spark.sql.extensions")
 _LOCAL: Final[Mapping[str, str]] = {
     "spark.master": "local[*]",
     "spark.app.name": "laminar",
-    # Nobody looks at the UI of a resident process: do not open a port for it.
+    # A resident process needs no web UI: do not open a port for it.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
@@ -71,7 +71,7 @@ def local_settings(settings: Mapping[str, str], secret: Collection[str] = ()) ->
     """
     chosen = {**_LOCAL, **_DECIDED, **_TUNED, **settings}
     if chosen["spark.master"].startswith("local"):
-        # On a cluster the package may reach an executor with its first task: too late for this.
+        # On a cluster the package may reach an executor with its first task: too late for a daemon.
         chosen.setdefault("spark.python.daemon.module", WORKER_DAEMON)
         # Protects Spark's ports with a secret. Locally Spark generates it; on a cluster it would
         # have to be given to every participant.

@@ -31,7 +31,7 @@ _checked: set[str] = set()
 
 
 class StoredFile(Protocol):
-    """Size and digest of a file, as recorded in a manifest."""
+    """Size and digest of a file, as recorded in a manifest or snapshot."""
 
     @property
     def size_bytes(self) -> int:
