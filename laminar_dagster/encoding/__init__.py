@@ -1,1 +1,1 @@
-"""What readers and writers of an encoding share: the languages of schemas."""
+"""Schema parsing that the readers and writers of an encoding share: Avro and Protobuf."""

@@ -1,4 +1,4 @@
-"""Avro's own description of records: schemas as JSON, with all names in full."""
+"""Parses Avro schemas (JSON) and resolves their named types to full names."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Named = dict[str, Any]
 
 
 def parse_avro(text: str, references: Sequence[str] = ()) -> tuple[Any, Named]:
-    """A schema with all names in full, and its named types by name.
+    """Parse a schema: with all type names in full, and its named types by name.
 
     Args:
         text: JSON.
-        references: The schemas whose types it names, each after those that it names itself.
+        references: Schemas whose types it refers to, each after those that it refers to itself.
 
     Raises:
-        ValueError: It is no schema.
+        ValueError: It is not an Avro schema.
     """
     import fastavro
 
@@ -29,7 +29,7 @@ def parse_avro(text: str, references: Sequence[str] = ()) -> tuple[Any, Named]:
     except RecursionError:
         raise ValueError("the Avro schema is nested too deeply") from None
     except Exception as error:
-        # The library raises whatever its code runs into where a schema is odd.
+        # fastavro raises errors of any class (KeyError, TypeError, …) for malformed schemas.
         raise ValueError(f"the Avro schema cannot be read: {error!r}") from None
 
 
@@ -37,12 +37,12 @@ def _loaded(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        # A primitive type may stand there without quotes.
+        # A primitive type may be written without quotes: `string`.
         return text
 
 
 def type_name(writer: Any) -> str:
-    """What a type is, for a message."""
+    """Describe a type for an error message."""
     if isinstance(writer, list):
         return f"union of {', '.join(type_name(each) for each in writer)}"
     if isinstance(writer, Mapping):
@@ -51,7 +51,7 @@ def type_name(writer: Any) -> str:
 
 
 def resolved(schema: Any, named: Named) -> tuple[str, Any]:
-    """The name of a type, and its details: of a union its branches, else a mapping."""
+    """Return a type's name and its details: the branches of a union, a mapping otherwise."""
     if isinstance(schema, list):
         return "union", schema
     if isinstance(schema, str):

@@ -1,4 +1,4 @@
-"""Protobuf's own description of messages: from the text of ``.proto`` files, or compiled before."""
+"""Protobuf descriptors: compiled from the text of ``.proto`` files, or from a descriptor set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from laminar_dagster.core.errors import ComputeFailed
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 
-# A name that no import has.
+# The file name of the schema itself; no import has this name.
 MAIN: Final = "__schema__.proto"
 _SECONDS: Final = 60
 
@@ -22,7 +22,7 @@ _TYPES: Final = (
     *("", "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string"),
     *("group", "message", "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64"),
 )
-# The messages of Google that are a value which may be null.
+# Google's wrapper messages: a value that may be null.
 WRAPPERS: Final = frozenset(
     f"google.protobuf.{each}Value"
     for each in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
@@ -33,13 +33,13 @@ def compile_proto(text: str, imports: Mapping[str, str]) -> bytes:
     """A descriptor set of a ``.proto`` file and all that it imports.
 
     Args:
-        text: Of the file.
-        imports: Other files by the path under which they are imported. Those of Google that come
-            with the compiler are known.
+        text: The content of the file.
+        imports: The content of other files, by import path. Google's own files come with the
+            compiler.
 
     Raises:
-        ValueError: It does not compile.
-        ComputeFailed: The compiler died.
+        ValueError: The schema does not compile.
+        ComputeFailed: The compiler was killed.
     """
     with tempfile.TemporaryDirectory(prefix="laminar-proto-") as name:
         folder = Path(name)
@@ -49,7 +49,7 @@ def compile_proto(text: str, imports: Mapping[str, str]) -> bytes:
                 raise ValueError(f"the Protobuf schema imports {path!r}, which is no relative path")
             (folder / parts).parent.mkdir(parents=True, exist_ok=True)
             (folder / parts).write_text(content)
-        # In a process of its own: the compiler writes what is wrong to the standard error.
+        # In a process of its own: the compiler reports errors only on stderr.
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"),
@@ -61,7 +61,7 @@ def compile_proto(text: str, imports: Mapping[str, str]) -> bytes:
             check=False,
         )
         if done.returncode < 0:
-            # Killed, for want of memory perhaps: that says nothing of the schema.
+            # Killed by a signal, perhaps out of memory: that does not make the schema invalid.
             reason = f"it was ended by signal {-done.returncode}"
             raise ComputeFailed("the Protobuf compiler", reason)
         if done.returncode:
@@ -75,7 +75,7 @@ def load(descriptor_set: bytes) -> dict[str, FileDescriptor]:
     """The files of a descriptor set by name, imported ones first.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not a descriptor set.
     """
     from google.protobuf import descriptor_pb2, descriptor_pool
     from google.protobuf.message import DecodeError
@@ -91,10 +91,10 @@ def load(descriptor_set: bytes) -> dict[str, FileDescriptor]:
 
 
 def message_named(descriptor_set: bytes, name: str) -> Descriptor:
-    """A message of a descriptor set by its full name.
+    """Find a message of a descriptor set by its full name.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is no such message.
     """
     known: dict[str, Descriptor] = {}
     stack = [
@@ -113,14 +113,14 @@ def message_named(descriptor_set: bytes, name: str) -> Descriptor:
 
 
 def message_at(file: FileDescriptor, path: Sequence[int]) -> Descriptor:
-    """A message by its place in the file, and the places of messages within it.
+    """Find a message by its index path: its index in the file, then those of nested messages.
 
-    The compiler makes a message of each map's entries. Producers in Python and Go count those,
-    one in Java does not. No record is such an entry: a path that leads to one, or through it, is
-    Java's.
+    The compiler adds a nested message for the entries of each map field. Producers in Python and Go
+    count these in the path, those in Java do not. No record is a map entry, so a path that ends at
+    one, or leads through one, was written by Java.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is no message at this path.
     """
     if not path:
         raise ValueError("the message does not say which message of the schema it is")
@@ -147,7 +147,7 @@ def _message_at(
 
 
 def path_of(message: Descriptor) -> list[int]:
-    """The place of a message in its file, after those of the messages it is within."""
+    """The index path of a message: the indices of its outer messages, then its own."""
     outer = message.containing_type
     beside = outer.nested_types if outer else list(message.file.message_types_by_name.values())
     places = [each.full_name for each in beside]
@@ -160,7 +160,7 @@ def wire_name(field: FieldDescriptor) -> str:
 
 
 def type_name(field: FieldDescriptor) -> str:
-    """What a field is, for a message."""
+    """Describe a field's type for an error message."""
     name = wire_name(field)
     if field.message_type is not None:
         name = field.message_type.full_name

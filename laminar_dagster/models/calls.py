@@ -1,8 +1,8 @@
-"""Calling an author's code: what it gives is checked, and what it raises is told with its line.
+"""Calls an author's code: checks what it returns, and reports what it raises with file and line.
 
-Whether rows are treated each by itself cannot be read off a function. So a few rows of each task
-are handed over a second time, cut into other tables: if another answer comes out, the epoch fails
-instead of publishing what depends on how the stream happened to be cut.
+Whether a function treats each row by itself cannot be seen from its code. So a few rows of each
+task are passed to it a second time, cut into other tables: if the result differs, the epoch fails
+instead of publishing output that depends on how the stream was cut into batches.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from laminar_dagster.models.frames import columns_of, given_as
 from laminar_dagster.models.ordering import Whole, one_array
 from laminar_dagster.models.step import Step
 
-# A timer that is not set. Later than any that can be, and still a date that can be shown.
+# Stands for a timer that is not set: the last microsecond of the year 9999, still a valid date.
 NEVER: Final = 253_402_300_799_999_999
 SAMPLED: Final = 64
 
-# What is an author's mistake. SystemExit would end a worker of Spark without a word.
+# Errors that are the author's. SystemExit too: it would end a Spark worker without a message.
 _MISTAKES: Final = (Exception, SystemExit)
 
 _T = TypeVar("_T")
@@ -40,7 +40,7 @@ class CheckedStep:
 
     Attributes:
         timer: In microseconds, ``NEVER`` for none.
-        emits: Which of the rows are put out.
+        emits: Which of the rows are emitted.
     """
 
     state: pa.Table | None
@@ -63,10 +63,10 @@ class Caller:
     _sampled: set[str] = field(default_factory=set)
 
     def rows(self, model: RowModel, given: pa.Table) -> pa.Table:
-        """What a model makes of some rows, of which there is at least one.
+        """Call a model on some rows, at least one, and check its output.
 
         Raises:
-            ModelFailed: It raised something, or gave something else than it declares.
+            ModelFailed: It raised an error, or returned something else than it declares.
         """
 
         def call(begin: int, end: int) -> pa.Table:
@@ -80,10 +80,10 @@ class Caller:
     def step(
         self, operator: KeyedOperator, handler: Handler, given: pa.Table, state: pa.Table
     ) -> CheckedStep:
-        """What an operator makes of one row, or timer, of each of some keys.
+        """Call an operator on one row, or timer, for each of some keys, and check its ``Step``.
 
         Raises:
-            ModelFailed: As of ``rows``.
+            ModelFailed: As for ``rows``.
         """
 
         def call(begin: int, end: int) -> CheckedStep:
@@ -97,7 +97,7 @@ class Caller:
         return found
 
     def failed(self, reason: str, where: str | None = None) -> ModelFailed:
-        """The error of this view."""
+        """Make an error that names this view."""
         return ModelFailed(self.view, where or self.file, reason)
 
     def _called(self, call: Callable[[int, int], _T], given: pa.Table, time: str | None) -> _T:
@@ -138,7 +138,7 @@ class Caller:
 
 
 class _Unfit(ValueError):
-    """What a model gave does not fit what it declares."""
+    """A model's return value does not fit what it declares."""
 
 
 def _checked_rows(model: RowModel, given: pa.Table, found: Any) -> pa.Table:
@@ -148,7 +148,7 @@ def _checked_rows(model: RowModel, given: pa.Table, found: Any) -> pa.Table:
         raise _Unfit(str(error)) from None
     time = model.event_time
     if time is not None and rows.num_rows:
-        # Else a row could come to a window that is closed.
+        # With a changed event time a row could belong to a window that is already closed.
         known = pc.is_in(rows.column(time), value_set=one_array(given.column(time)))
         if rows.column(time).null_count or not pc.all(known).as_py():
             raise _Unfit(
@@ -196,7 +196,7 @@ def _mask(found: Any, count: int) -> npt.NDArray[np.bool_]:
 
 
 def _first_failing(call: Callable[[int, int], object], count: int) -> int:
-    """A row that fails, found by halving: each is treated by itself, so one half does."""
+    """Find a row that fails by bisection: rows are independent, so one half fails too."""
     begin, end = 0, count
     while end - begin > 1:
         middle = (begin + end) // 2

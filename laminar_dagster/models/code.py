@@ -1,7 +1,7 @@
 """The text of a model's file, and the model that it declares.
 
-A file is run where it is needed, from the text that the driver read in the project's folder: on
-executors too, which get it with their task. Nothing is pickled into a store or read from one.
+The driver reads the text in the project's folder; executors get it with their task and run it
+themselves. Nothing is pickled into a store or read from one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ModelCode:
 
     Attributes:
         file: Where it is, for errors.
-        text: What stands in it.
+        text: Its content.
     """
 
     file: str
@@ -31,7 +31,7 @@ class ModelCode:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the code does: not with comments, docstrings, formatting or its place."""
+        """A hash of the code that ignores comments, docstrings, formatting and the file's path."""
         tree = ast.parse(self.text)
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and (
@@ -43,23 +43,23 @@ class ModelCode:
 
 @lru_cache(maxsize=64)
 def declared(code: ModelCode) -> Declared:
-    """Run a file, and give the model that it declares.
+    """Run a file and return the model that it declares.
 
     Raises:
-        InvalidModel: It declares none, or several; or it would end the process.
-        Exception: Whatever else running it raises.
+        InvalidModel: It declares none or several, or raises SystemExit.
+        Exception: Anything else that running it raises.
     """
     mark = hashlib.sha256(f"{code.file}\0{code.text}".encode("utf-8", "surrogatepass")).hexdigest()
     module = ModuleType(f"laminar_model_{mark[:16]}")
     module.__file__ = code.file
-    # What an author defines in it looks for its module by name: dataclasses do.
+    # Dataclasses and others look up the module of a class by name in sys.modules.
     sys.modules[module.__name__] = module
     try:
         exec(compile(code.text, code.file, "exec", dont_inherit=True), module.__dict__)
     except BaseException as error:
         del sys.modules[module.__name__]
         if isinstance(error, SystemExit):
-            # Nobody catches it: the process would end without a word of which file did that.
+            # Nobody catches SystemExit: the process would end without naming the file.
             reason = f"it would end the process that loads it: {error!r}"
             raise InvalidModel(reason).with_traceback(error.__traceback__) from None
         raise
@@ -75,7 +75,7 @@ def _declared(value: object) -> Declared | None:
 
 
 def line_in(file: str, error: BaseException) -> int | None:
-    """The line of a file at which an error arose; None if it did elsewhere."""
+    """The line of a file at which an error was raised; None if it was raised elsewhere."""
     if isinstance(error, SyntaxError) and error.filename == file:
         return error.lineno
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""The columns that a model declares: which types there are, and whether what it gives fits them."""
+"""The columns that a model declares: checks their types, and casts a model's output to them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-# Event time is of this type: a moment, in microseconds.
+# The type of event time: a point in time, in microseconds.
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 
-# What a model may give its columns in.
+# The types that a model may return its columns as.
 Columns: TypeAlias = pa.Table | pa.RecordBatch | Mapping[str, Any]
 
 _FAMILIES: Final = (
@@ -24,7 +24,7 @@ _FAMILIES: Final = (
 
 
 def unknown_type(kind: pa.DataType) -> str:
-    """What stands against a type of a column; empty if nothing does."""
+    """Why a type cannot be a column's type; empty if it can."""
     if pa.types.is_list(kind):
         return unknown_type(kind.value_type)
     if pa.types.is_struct(kind):
@@ -55,7 +55,7 @@ _PLAIN: Final = (
 
 
 def fitted(found: Columns, wanted: pa.Schema) -> pa.Table:
-    """What a model gave, as a table of the columns that it declares, in their order.
+    """A model's return value as a table of the columns that it declares, in their order.
 
     Raises:
         ValueError: It lacks a column, has one too many, or one has another type.
@@ -86,7 +86,7 @@ def _array(name: str, values: Any) -> Any:
 
 
 def _cast(values: Any, wanted: pa.Field) -> Any:
-    """Values in the type that is wanted, where none of them changes by that."""
+    """Cast values to the declared type, if no value changes by that."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         values, kind = values.cast(kind.value_type), kind.value_type

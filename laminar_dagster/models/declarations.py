@@ -1,4 +1,4 @@
-"""``@model`` and ``@keyed_operator``: what an author declares of a model."""
+"""``@model`` and ``@keyed_operator``: the decorators that declare a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 UNBOUNDED: Final = "unbounded"
-# The column of a state that says when its key wants to be called again.
+# The column beside the state's own that holds the key's timer: the time of its next call.
 TIMER: Final = "timer"
 
 _DECLARED: Final = "__laminar_operator__"
@@ -28,14 +28,14 @@ Handler = Callable[[pa.Table, pa.Table], Step]
 
 
 class InvalidModel(ValueError):
-    """A model is declared in a way that cannot be."""
+    """A model's declaration is invalid."""
 
 
 class Operator(Protocol):
-    """What a class has to have. ``on_timers`` may be left out."""
+    """The methods that an operator's class must have. ``on_timers`` is optional."""
 
     def on_rows(self, rows: pa.Table, state: pa.Table) -> Step:
-        """Take one row for each of some keys, with their state in the same order."""
+        """Process one row for each of some keys, with their state in the same order."""
         ...
 
 
@@ -44,15 +44,15 @@ OperatorT = TypeVar("OperatorT", bound=type[Operator])
 
 @dataclass(frozen=True)
 class RowModel:
-    """A view that is a function of rows: of each by itself, whichever come together.
+    """A view that is a function of rows, of each row by itself, however they are batched.
 
     Attributes:
         reads: The source or view whose rows it takes.
-        columns: What it gives.
-        event_time: Which of these holds the event time of what it reads, under the same name; None
-            if nothing that reads it needs one.
-        version: Changed by its author when something outside the file changes what it gives.
-        frame: In which frames the function takes and gives its rows.
+        columns: The columns that it returns.
+        event_time: The column that holds the event time of its input, under the same name; None
+            if nothing that reads the view needs one.
+        version: Changed by the author when something outside the file changes the output.
+        frame: The table type that the function takes and returns.
     """
 
     reads: str
@@ -69,17 +69,18 @@ class RowModel:
 
 @dataclass(frozen=True)
 class KeyedOperator:
-    """A view that keeps state for each key, and puts out rows as event time goes on.
+    """A view that keeps state for each key, and emits rows as event time advances.
 
     Attributes:
         reads: The source or view whose rows it takes.
-        keys: The columns by which rows belong together.
-        event_time: The column of event time, in what it reads and in what it puts out.
-        takes: Which other columns it wants to see; None for all of them.
-        state: What it keeps for each key.
-        columns: What it puts out, after the keys and the event time.
-        ttl_micros: A key without a timer is forgotten so long after its last row; None for never.
-        version: Another one begins with an empty state.
+        keys: The columns of the key.
+        event_time: The column of event time, in its input and its output.
+        takes: The other columns that it reads; None for all of them.
+        state: The columns of the state of each key.
+        columns: The output columns after the keys and the event time.
+        ttl_micros: Time to live: how long after its last row the state of a key without a timer is
+            removed; None for never.
+        version: Changing it starts with an empty state.
     """
 
     reads: str
@@ -107,13 +108,13 @@ def model(
 ) -> Callable[[RowFunction], RowModel]:
     """Make a view of a function from table to table that treats each row by itself.
 
-    Tables are Arrow's; where the function's argument is annotated so, they are pandas' data frames.
-    It may change, drop and multiply rows. What it makes of a row must not depend on the others: how
-    the stream is cut into tables differs from run to run.
+    Tables are Arrow tables, or pandas data frames if the function's argument is annotated so. It
+    may change, drop and multiply rows. Its output for a row must not depend on other rows: how the
+    stream is cut into tables differs from run to run.
 
     Args:
         reads: The source or view whose rows it takes.
-        columns: The names and Arrow types of what it gives.
+        columns: The names and Arrow types of the columns that it returns.
         event_time: As in ``RowModel``.
         version: As in ``RowModel``.
     """
@@ -143,20 +144,21 @@ def keyed_operator(
 ) -> Callable[[OperatorT], OperatorT]:
     """Make a view of a class with ``on_rows(rows, state)`` and, for timers, ``on_timers``.
 
-    A key's rows come one after the other in the order of event time, when the watermark has passed
-    them; its timer comes between them. A call takes the next row of many keys at once, with their
-    state in the same order, all null for a key that is new, and gives a ``Step``. The class stays
-    as it is; ``operator_of`` gives what was declared of it.
+    A key's rows are processed one by one in event-time order, once the watermark has passed them;
+    its timer fires between them. A call gets the next row of many keys at once, with their state in
+    the same order (all null for a new key), and returns a ``Step``. The class itself is not
+    changed; ``operator_of`` returns its declaration.
 
     Args:
         reads: The source or view whose rows it takes.
-        keys: The columns by which rows belong together.
-        event_time: The column of event time; rows that are put out have it too.
-        state: The names and Arrow types of what it keeps for each key.
-        columns: Those of what it puts out, after the keys and the event time.
-        ttl: A key without a timer is forgotten so long after its last row; or ``"unbounded"``.
-        takes: Which other columns it wants to see; all of them if it does not say.
-        version: Another one begins with an empty state.
+        keys: The columns of the key.
+        event_time: The column of event time; output rows have it too.
+        state: The names and Arrow types of the state columns of each key.
+        columns: The names and Arrow types of the output columns after keys and event time.
+        ttl: Time to live: how long after its last row the state of a key without a timer is
+            removed; or ``"unbounded"``.
+        takes: The other columns that it reads; all of them by default.
+        version: Changing it starts with an empty state.
     """
     kept, wanted = _schema("state", state), _schema("columns", columns)
     _name("reads", reads)
@@ -201,7 +203,7 @@ def keyed_operator(
 
 
 def operator_of(declared: object) -> KeyedOperator | None:
-    """What ``@keyed_operator`` says of a class; None if it does not stand before it."""
+    """The declaration of a class decorated with ``@keyed_operator``; None for anything else."""
     found = vars(declared).get(_DECLARED) if isinstance(declared, type) else None
     return found if isinstance(found, KeyedOperator) else None
 

@@ -1,13 +1,13 @@
-"""A keyed operator taken from one watermark to the next: a function of the stream alone.
+"""Advances a keyed operator from one watermark to the next, deterministically for a given stream.
 
-Each key has one order of events: its rows by event time (where that is the same, by all of their
-columns), and its timer before the first row that is not earlier. A row's turn has come when the
-watermark has passed its time, since no earlier one can come any more; a timer's, when the watermark
-has reached it. So what is done up to a watermark is a beginning of what is done up to a later one,
-however the stream is cut into epochs. See ADR 36.
+Each key has one order of events: its rows by event time (ties by all of their columns), and its
+timer before the first row that is not earlier. A row is due when the watermark has passed its time,
+since no earlier row can arrive any more; a timer, when the watermark has reached it. So the events
+processed up to a watermark are a prefix of those up to a later one, however the stream is cut into
+epochs. See ADR 36.
 
-Keys are independent of each other: a call takes the next event of every key that has one. There are
-as many rounds of calls as the busiest key has events; a key that is done leaves the rounds.
+Keys are independent: each round of calls processes the next event of every key that has one. There
+are as many rounds as the busiest key has events; a key without due events leaves the rounds.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _Booleans = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class KeyedState:
-    """What is kept of some keys, one row for each.
+    """The state of some keys, one row for each.
 
     Attributes:
         keys: The key columns.
-        clock: When the last event of each was, in microseconds; ``BEFORE_ALL`` if there was none.
-        timer: When each wants to be called, in microseconds; ``NEVER`` for not at all.
-        values: The columns that the operator declares.
+        clock: The time of each key's last event, in microseconds; ``BEFORE_ALL`` without any.
+        timer: Each key's timer, in microseconds; ``NEVER`` if it is not set.
+        values: The state columns that the operator declares.
     """
 
     keys: pa.Table
@@ -47,20 +47,20 @@ class KeyedState:
 
     @property
     def is_blank(self) -> _Booleans:
-        """Which keys are as if they had never been there."""
+        """A mask of the keys without any state: no timer, and all values null."""
         blank: _Booleans = self.timer == NEVER
         for column in self.values.itercolumns():
             blank &= column.is_null().to_numpy()
         return blank
 
     def ends(self, ttl_micros: int | None) -> Whole:
-        """When each key is called or, without a timer, forgotten; ``NEVER`` if neither."""
+        """Each key's timer or, without one, the end of its time to live; ``NEVER`` without both."""
         if ttl_micros is None:
             return self.timer
         return np.where(self.timer == NEVER, np.minimum(self.clock + ttl_micros, NEVER), self.timer)
 
     def forgotten(self, which: _Booleans) -> KeyedState:
-        """The state with some of the keys as if they were new; a timer that is set stays."""
+        """The state with the values of some keys removed; keys with a timer keep theirs."""
         which = which & (self.timer == NEVER)
         if not which.any():
             return self
@@ -68,7 +68,7 @@ class KeyedState:
         return KeyedState(self.keys, self.clock, self.timer, values)
 
     def chosen(self, which: _Booleans | Whole) -> KeyedState:
-        """Some of the keys."""
+        """The state of the selected keys."""
         places = np.flatnonzero(which) if which.dtype == np.bool_ else which
         taken = pa.array(places)
         return KeyedState(
@@ -78,12 +78,12 @@ class KeyedState:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What an operator has come to.
+    """The result of a fold.
 
     Attributes:
-        state: Of every key that was given, in the order of keys.
-        waiting: Rows whose turn has not come, in order.
-        rows: What was put out: keys, event time and the operator's columns; by key, and in order.
+        state: The state of every key that was given, sorted by key.
+        waiting: Pending rows: those that are not due yet, in order.
+        rows: Emitted rows: keys, event time and the operator's columns, by key and in order.
     """
 
     state: KeyedState
@@ -92,7 +92,7 @@ class Folded:
 
 
 def no_state(operator: KeyedOperator, key_types: pa.Schema) -> KeyedState:
-    """The state of no key."""
+    """An empty state."""
     nothing = np.empty(0, np.int64)
     return KeyedState(key_types.empty_table(), nothing, nothing, operator.state.empty_table())
 
@@ -104,17 +104,17 @@ def fold(
     rows: pa.Table,
     watermark: int | None,
 ) -> Folded:
-    """Do what is due.
+    """Process all rows and timers that are due.
 
     Args:
-        operator: Whose code is called.
-        caller: Calls it.
-        state: Of every key that has rows, and of others; each key once.
-        rows: New ones and those that were waiting, in any order: keys, event time, other columns.
-        watermark: How far event time has come, in microseconds; None for nowhere.
+        operator: The operator.
+        caller: Calls its code.
+        state: The stored state; each key once, and keys without due events too.
+        rows: New and pending rows, in any order: keys, event time, other columns.
+        watermark: The watermark, in microseconds; None before the first event.
 
     Raises:
-        ModelFailed: What the operator raised, or gave that does not fit.
+        ModelFailed: The operator raised an error, or returned something that does not fit.
     """
     folding = _Folding(operator, caller, rows.select(list(operator.keys)).schema, watermark)
     return folding.run(state, rows)
@@ -122,12 +122,12 @@ def fold(
 
 @dataclass
 class _Live:
-    """Keys that may have an event that is due.
+    """Keys that may still have due events.
 
     Attributes:
-        number: Of each key.
-        place: Of its next row.
-        end: After the last of its rows that is due.
+        number: The number of each key.
+        place: The index of its next row.
+        end: The index after its last row that is due.
     """
 
     number: Whole
@@ -238,7 +238,7 @@ class _Folding:
         told.append((number, rows))
 
     def _told(self, told: list[tuple[Whole, pa.Table]]) -> pa.Table:
-        """What was put out, by key; a key's own rows stand in the order of the rounds."""
+        """The emitted rows by key; rows of one key in the order of the rounds."""
         time = pa.field(self.operator.event_time, TIMESTAMP)
         empty = pa.schema([*self.key_types, time, *self.operator.columns]).empty_table()
         number = np.concatenate([np.empty(0, np.int64), *(each for each, _ in told)])
@@ -249,7 +249,7 @@ class _Folding:
 def _all_keys(
     state: KeyedState, keys: pa.Table, numbers: Whole, known: int, count: int
 ) -> KeyedState:
-    """The state of every key by its number; a new one is blank."""
+    """The state of every key, indexed by its number; blank for new keys."""
     place = np.full(count, -1, np.int64)
     place[numbers[:known]] = np.arange(known)
     firsts = np.unique(numbers, return_index=True)[1]
@@ -261,7 +261,7 @@ def _all_keys(
 
 
 def _seen(state: KeyedState) -> pa.Table:
-    """The state as an operator sees it."""
+    """The state as an operator gets it: its values, and the timer as a column."""
     timers = pa.array(state.timer, mask=state.timer == NEVER).cast(TIMESTAMP)
     return state.values.append_column(TIMER, timers)
 

@@ -1,8 +1,8 @@
-"""The frames in which a function takes and gives its rows: Arrow's, or pandas' data frames.
+"""The table types that a model's function takes and returns: Arrow tables or pandas data frames.
 
-An author chooses by annotation. In a data frame every column stays what it was in Arrow
-(``pandas.ArrowDtype``), so nulls, decimals, moments in UTC, lists, structs and maps come and go as
-they are, and nothing is copied on the way in.
+An author chooses by annotation. In a data frame every column keeps its Arrow type
+(``pandas.ArrowDtype``), so nulls, decimals, UTC timestamps, lists, structs and maps pass through
+unchanged, and nothing is copied on the way in.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _CHOICES: Final = "a model takes and gives pyarrow.Table, or pandas.DataFrame"
 
 
 def frame_of(function: Callable[..., Any]) -> Frame:
-    """In which frames a function takes and gives rows, by its annotations; Arrow's without.
+    """The table type that a function takes and returns, by its annotations; Arrow without any.
 
     Raises:
-        ValueError: It takes others, or gives others than it takes.
+        ValueError: It takes another type, or returns another than it takes.
     """
     taken, given = map(_frame, _annotations(function))
     if taken == "pandas" and given not in (None, taken):
@@ -39,21 +39,21 @@ def frame_of(function: Callable[..., Any]) -> Frame:
 
 
 def _annotations(function: Callable[..., Any]) -> tuple[Any, Any]:
-    """What a function says of its first argument, and of what it gives."""
+    """The annotations of a function's first argument and of its return value."""
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception:
-        # Of a name that is there for a checker of types alone, the text is left.
+        # A name imported for type checkers only cannot be evaluated: take the annotation's text.
         signature = inspect.signature(function)
     taken = next(iter(signature.parameters.values()), None)
     return taken.annotation if taken else None, signature.return_annotation
 
 
 def _frame(annotation: Any) -> Frame | None:
-    """The frame that an annotation names; None for one that is no frame.
+    """The table type that an annotation names; None if it names none.
 
     Raises:
-        ValueError: It is a frame that there is no way to.
+        ValueError: It names a data frame that is not supported.
     """
     if isinstance(annotation, str) and annotation.endswith("Frame"):
         raise ValueError(f"`{annotation[:80]}` is not there when the file runs: import it")
@@ -67,7 +67,7 @@ def _frame(annotation: Any) -> Frame | None:
 
 
 def given_as(frame: Frame, rows: pa.Table) -> Any:
-    """Rows in the frame that a function takes."""
+    """Convert rows to the table type that a function takes."""
     if frame == "arrow":
         return rows
     import pandas as pd
@@ -76,13 +76,13 @@ def given_as(frame: Frame, rows: pa.Table) -> Any:
 
 
 def columns_of(frame: Frame, found: Any) -> Columns:
-    """What a function gave, as columns of Arrow.
+    """Convert a function's return value to Arrow columns.
 
-    The index of a data frame is no column. numpy has no null: NaN in a column of its floats is
-    one, as pandas means it.
+    The index of a data frame is not a column. numpy has no null: NaN in a numpy float column
+    becomes null, as in pandas.
 
     Raises:
-        ValueError: It gave another frame, or columns that Arrow has no type for.
+        ValueError: It is not of that table type, or has columns that Arrow has no type for.
     """
     if frame == "arrow":
         columns: Columns = found

@@ -1,4 +1,4 @@
-"""Keys numbered, and rows put in order: so that no order of arrival matters. In Arrow alone."""
+"""Numbers keys and sorts rows, so that results do not depend on arrival order. Arrow only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Whole = npt.NDArray[np.int64]
 
 
 def key_numbers(keys: pa.Table) -> Whole:
-    """The place of each row's key among all of them, in the order of keys; equal ones share it."""
+    """The rank of each row's key among all keys; equal keys have the same rank."""
     numbers = np.zeros(keys.num_rows, np.int64)
     for column in keys.itercolumns():
         found = ranks(column)
@@ -23,7 +23,7 @@ def key_numbers(keys: pa.Table) -> Whole:
 
 
 def ranks(column: pa.ChunkedArray) -> Whole:
-    """The place of each value among all of them; equal ones share it, and null is the last."""
+    """The rank of each value among all values; equal values have the same, and null the last."""
     encoded = one_array(column).dictionary_encode(null_encoding="encode")
     order = pc.array_sort_indices(encoded.dictionary).to_numpy().astype(np.int64)
     rank = np.empty(len(order), np.int64)
@@ -33,12 +33,12 @@ def ranks(column: pa.ChunkedArray) -> Whole:
 
 
 def in_order(numbers: Whole, times: Whole, rows: pa.Table) -> Whole:
-    """Where rows stand by key and time; where that leaves it open, by all of their columns."""
+    """The indices that sort rows by key and time, and ties by all of their columns."""
     columns: list[Any] = [pa.array(numbers), pa.array(times)]
     for column in rows.itercolumns():
         columns.append(column)
         if pa.types.is_floating(column.type):
-            # Two zeros are equal, and so are NaNs, but their bits are not.
+            # Sort ties by bits too: 0.0 = -0.0 and all NaNs are equal, but their bits differ.
             floats = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy()
             columns.append(pa.array(floats.view(np.int64)))
     names = [f"c{number}" for number in range(len(columns))]
@@ -50,7 +50,7 @@ def in_order(numbers: Whole, times: Whole, rows: pa.Table) -> Whole:
 
 
 def one_array(column: Any) -> Any:
-    """A column in one piece."""
+    """A column as a single array instead of chunks."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -1,8 +1,8 @@
-"""What in a model's text could give another answer when it is run again, or cut otherwise.
+"""Static check of a model: finds code whose result could differ between runs or between batches.
 
-The text alone is looked at, before any of it runs. Names are followed through ``import … as``, so
-``from datetime import datetime as d`` hides nothing; what is reached through ``getattr`` or another
-package is not seen here. ``calls`` finds some of that when it runs, ``verify`` the rest.
+Only the text is examined, before any of it runs. Names are followed through ``import … as``, so
+``from datetime import datetime as d`` hides nothing; uses through ``getattr`` or another package
+are not seen here. ``calls`` finds some of those when the model runs, ``verify`` the rest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CLOCKS: Final = frozenset(
         "pandas.Timestamp.utcnow",
     }
 )
-# They take the texts "now" and "today" for the time of the call.
+# These functions read the strings "now" and "today" as the time of the call.
 _OF_TIMES: Final = frozenset(
     "numpy.arange numpy.busday_count numpy.busday_offset numpy.datetime64 numpy.is_busday "
     "pandas.DatetimeIndex pandas.Timestamp pandas.bdate_range pandas.date_range "
@@ -63,7 +63,7 @@ _OUTSIDE: Final = frozenset(
         "uuid.getnode",
     }
 )
-# Whole modules, with all that is in them.
+# Modules of which every use is impure.
 _MODULES: Final[dict[str, Impurity]] = {
     "time": "wall_clock",
     "numpy.random": "random",
@@ -78,7 +78,7 @@ _MODULES: Final[dict[str, Impurity]] = {
         "side_effect",
     ),
 }
-# Functions of Arrow that look at all rows of what they are given; aggregates among them.
+# Arrow functions whose result for a row depends on other rows; aggregates among them.
 _OVER_ROWS: Final = frozenset(
     "all any approximate_median array_sort_indices count count_distinct fill_null_backward "
     "fill_null_forward first first_last index last max mean min min_max mode pairwise_diff "
@@ -91,7 +91,7 @@ _METHODS_OVER_ROWS: Final = frozenset(
     "cumsum cumprod drop_duplicates ffill bfill group_by groupby join_asof nunique rolling sort_by "
     "sort_values sort_index value_counts".split()
 )
-# Methods of pandas, of which the latter look along a row where they are told so.
+# Methods of pandas whose result depends on other rows. Reductions may run along a row (axis=1).
 _PANDAS_OVER_ROWS: Final = frozenset(
     "cummax cummin describe diff duplicated ewm expanding factorize first_valid_index get_dummies "
     "head idxmax idxmin interpolate last_valid_index mode nlargest nsmallest pct_change pivot "
@@ -109,7 +109,7 @@ _PANDAS_WRITES: Final = frozenset(
     "to_clipboard to_csv to_excel to_feather to_gbq to_hdf to_orc to_parquet to_pickle to_sql "
     "to_stata".split()
 )
-# What follows these is done with each value by itself.
+# Accessors of pandas whose methods treat each value by itself.
 _ACCESSORS: Final = frozenset({"cat", "dt", "list", "str", "struct"})
 _ALONG_A_ROW: Final = (1, "columns")
 _MUTATING: Final = frozenset(
@@ -122,11 +122,11 @@ _IN_ORDER: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Impure:
-    """A place in a file.
+    """An impure expression, and its place in a file.
 
     Attributes:
-        call: As it is written, in short.
-        instead: What to write, where there is more to say than for its kind.
+        call: The expression as it is written, shortened.
+        instead: A hint what to write instead, if the general hint for its kind is not enough.
     """
 
     kind: Impurity
@@ -137,14 +137,14 @@ class Impure:
 
 
 def impurities(text: str, file: str = "<model>") -> tuple[Impure, ...]:
-    """Everything in a file that is not a function of its arguments, from top to bottom.
+    """Find all impure expressions in a file, from top to bottom.
 
     Args:
-        text: What stands in it.
-        file: Where it is, for errors.
+        text: The content of the file.
+        file: Its path, for errors.
 
     Raises:
-        SyntaxError: It is no Python.
+        SyntaxError: The text is not valid Python.
     """
     tree = ast.parse(text, file)
     looker = _Looker(_knows_pandas(tree), [scope_of_module(tree)])
@@ -153,7 +153,7 @@ def impurities(text: str, file: str = "<model>") -> tuple[Impure, ...]:
 
 
 def _knows_pandas(tree: ast.Module) -> bool:
-    """Whether anything of pandas is imported, so that its methods may be meant."""
+    """Whether the file imports pandas: only then can its methods be those of pandas."""
     modules: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -220,12 +220,12 @@ class _Looker(ast.NodeVisitor):
             self._note("other_rows", node)
 
     def _imported(self, node: ast.Name) -> str | None:
-        """What a name stands for that is imported; None if it is not."""
+        """The full name of what a name imports; None if it is no import."""
         _, binding = found_in(self.scopes, node) or (None, None)
         return binding.stands_for if binding and binding.kind == "import" else None
 
     def _dotted(self, node: ast.expr) -> str | None:
-        """What a name or an attribute stands for that is imported; None if it is not."""
+        """The full name of an imported name, or an attribute of one; None for anything else."""
         if isinstance(node, ast.Name):
             return self._imported(node)
         if isinstance(node, ast.Attribute):
@@ -266,7 +266,7 @@ class _Looker(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _makes_times(self, call: ast.Call) -> bool:
-        """Whether a function of pandas or NumPy makes times of texts."""
+        """Whether a call of pandas or NumPy converts strings to times."""
         name = self._dotted(call.func) or ""
         kinds = [ast.unparse(each.value) for each in call.keywords if each.arg == "dtype"]
         is_typed = any("datetime64" in kind or "M8" in kind for kind in kinds)
@@ -283,7 +283,7 @@ class _Looker(ast.NodeVisitor):
         elif function.attr in _PANDAS_OVER_ROWS:
             self._note("other_rows", function)
         elif function.attr == "count" and call.args:
-            return  # of a text or a list
+            return  # str.count or list.count, which take an argument
         elif function.attr in _PANDAS_REDUCTIONS and not is_along:
             hint = "treat each row by itself: along a row it is axis=1"
             self._note("other_rows", function, hint)
@@ -294,7 +294,7 @@ class _Looker(ast.NodeVisitor):
             self._note("hidden_state", function)
 
     def _outlives(self, node: ast.expr) -> bool:
-        """Whether something is there longer than a call: of the module, or of ``self``."""
+        """Whether an object outlives a call: it belongs to the module, or to ``self``."""
         while isinstance(node, ast.Attribute | ast.Subscript):
             node = node.value
         if not isinstance(node, ast.Name):
@@ -357,7 +357,7 @@ class _Looker(ast.NodeVisitor):
         for default in (*node.args.defaults, *node.args.kw_defaults):
             if isinstance(default, ast.List | ast.Dict | ast.Set):
                 self._note("hidden_state", default, "a default is made once: use None or a tuple")
-        # Defaults, annotations and decorators are of what is around.
+        # Defaults, annotations and decorators are evaluated in the enclosing scope.
         self.visit(node.args)
         if not isinstance(node, ast.Lambda):
             self._visit_each([*node.decorator_list, *([node.returns] if node.returns else [])])
@@ -382,7 +382,7 @@ class _Looker(ast.NodeVisitor):
         self._enter_comprehension(node, [node.key, node.value])
 
     def _enter_comprehension(self, node: Comprehension, made: list[ast.expr]) -> None:
-        # What it goes through first is of what is around.
+        # The first iterable is evaluated in the enclosing scope.
         self._visit_iterable(node.generators[0].iter)
         with self._within(scope_of_comprehension(node)):
             for number, each in enumerate(node.generators):

@@ -1,7 +1,7 @@
-"""Which names a model's text gives to something, and where: by Python's own rules.
+"""Name resolution for a model's text, by Python's own rules: which scope binds a name, and where.
 
 A scope is a module, a function, the body of a class, or a comprehension. A name that no scope
-around it binds is one of Python's own, such as ``open``.
+around it binds is a builtin such as ``open``.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _FROM_THE_BEGINNING: Final = (0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a scope gives a name to.
+    """The binding of a name in a scope.
 
     Attributes:
         kind: An import, a function or class, or any other value.
-        stands_for: What is imported, with its module.
-        since: From where on in the text.
+        stands_for: The imported name, with its module; empty for other kinds.
+        since: The position in the text from which on it is bound.
     """
 
     kind: Literal["import", "definition", "value"]
@@ -38,9 +38,9 @@ class Scope:
     """A part of a file that has names of its own.
 
     Attributes:
-        names: Those that it binds.
-        elsewhere: Those that it says belong to the module.
-        sets: Those of its names to which a set is given somewhere.
+        names: The names that it binds.
+        elsewhere: The names that it declares ``global``.
+        sets: The names to which a set is assigned somewhere.
     """
 
     kind: Literal["module", "function", "class", "comprehension"]
@@ -50,17 +50,17 @@ class Scope:
 
 
 def scope_of_module(tree: ast.Module) -> Scope:
-    """Of a file."""
+    """The scope of a file."""
     return _collected(Scope("module"), tree.body)
 
 
 def scope_of_class(node: ast.ClassDef) -> Scope:
-    """Of what stands in a class, outside its functions."""
+    """The scope of a class body, without its functions."""
     return _collected(Scope("class"), node.body)
 
 
 def scope_of_function(node: Function) -> Scope:
-    """Of a function: its arguments, and what its body binds."""
+    """The scope of a function: its arguments, and the names that its body binds."""
     arguments = node.args
     given = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     given += [each for each in (arguments.vararg, arguments.kwarg) if each]
@@ -71,26 +71,26 @@ def scope_of_function(node: Function) -> Scope:
 
 
 def scope_of_comprehension(node: Comprehension) -> Scope:
-    """Of what a comprehension goes through."""
+    """The scope of a comprehension: its loop variables."""
     return _collected(Scope("comprehension"), [each.target for each in node.generators])
 
 
 def found_in(scopes: Sequence[Scope], name: ast.Name) -> tuple[Scope, Binding] | None:
-    """Who gives a name, at its place, to what; None if it is one of Python's own.
+    """Resolve a name to its scope and binding; None if it is a builtin.
 
     Args:
-        scopes: Those around the place, the module first.
-        name: There.
+        scopes: The scopes around the name, the module first.
+        name: The use of the name.
     """
     module, runs_later = scopes[0], False
     for scope in reversed(scopes):
         if name.id in scope.elsewhere:
             found = module.names.get(name.id)
             return (module, found) if found else None
-        # A class's names are for what stands in its body, and for nothing nested in that.
+        # Names of a class body are not visible in scopes nested in it.
         is_hidden = scope.kind == "class" and scope is not scopes[-1]
-        # What runs from top to bottom finds Python's own name as long as there is no other. In a
-        # function the name would be unbound.
+        # Module and class bodies run from top to bottom: before its binding, a name is the builtin.
+        # In a function it would be unbound.
         in_order = scope.kind in ("module", "class") and not runs_later
         found = None if is_hidden else scope.names.get(name.id)
         if found and not (in_order and (name.lineno, name.col_offset) < found.since):
@@ -100,7 +100,7 @@ def found_in(scopes: Sequence[Scope], name: ast.Name) -> tuple[Scope, Binding] |
 
 
 def is_set(node: ast.expr | None) -> bool:
-    """Whether an expression is a set, as far as one can see."""
+    """Whether an expression is a set literal, a set comprehension, ``set()`` or ``frozenset()``."""
     if isinstance(node, ast.Set | ast.SetComp):
         return True
     return (
@@ -119,18 +119,18 @@ def _collected(scope: Scope, nodes: Iterable[ast.AST]) -> Scope:
 
 @dataclass
 class _Collector(ast.NodeVisitor):
-    """Finds what one scope binds; does not go into those nested in it."""
+    """Collects the names that one scope binds; does not enter nested scopes."""
 
     scope: Scope
     _in_comprehension: int = 0
-    # What an assignment names is there when it has ended.
+    # The current assignment: its targets are bound where it ends.
     _assignment: ast.stmt | None = None
     _of_others: set[str] = field(default_factory=set)
 
     def _bind(
         self, name: str, node: ast.AST, kind: Literal["definition", "value"] = "value"
     ) -> None:
-        # The first counts, and an import counts more: see there.
+        # The first binding of a name wins; only imports override it, see below.
         if name not in self._of_others and name not in self.scope.names:
             self.scope.names[name] = Binding(kind, "", _end_of(node))
 
@@ -157,7 +157,7 @@ class _Collector(ast.NodeVisitor):
         self._assignment = None
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
-        # Also in a comprehension it binds a name of what is around that.
+        # In a comprehension, too, `:=` binds a name of the scope around it.
         self._bind(node.target.id, node)
         self.visit(node.value)
 
@@ -182,7 +182,7 @@ class _Collector(ast.NodeVisitor):
 
     # --- imports, and names of others ------------------------------------------------------------
 
-    # They count even where the name is also given to a value: they are what can do harm.
+    # Imports override other bindings of a name: they are what can make a model impure.
 
     def visit_Import(self, node: ast.Import) -> None:
         for each in node.names:

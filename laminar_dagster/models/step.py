@@ -1,4 +1,4 @@
-"""What a keyed operator gives back when it was called."""
+"""The return value of a keyed operator's methods."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from laminar_dagster.models.columns import Columns
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What becomes of some keys: everything in it has one row for each of them, in their order.
+    """New state, timers and output rows of some keys: one row for each key, in the keys' order.
 
     Attributes:
-        state: Their new state, every column of it. None leaves it as it is. A key whose columns are
-            all null and that has no timer is forgotten.
-        timer: When each wants to be called again, an array of ``TIMESTAMP``; null for not at all.
-            None leaves timers as they are; one that has just fired is gone.
-        rows: What each puts out. None puts out nothing.
-        emits: An array of booleans: which of ``rows`` are put out. None for all of them.
+        state: The new state, with every column of it. None leaves the state as it is. The state of
+            a key is removed when its columns are all null and it has no timer.
+        timer: The time of each key's next call, an array of ``TIMESTAMP``; null sets no timer.
+            None leaves timers as they are; a timer that has just fired is gone.
+        rows: The output row of each key. None emits nothing.
+        emits: An array of booleans: which of ``rows`` are emitted. None emits all of them.
     """
 
     state: Columns | None = None

@@ -1,1 +1,1 @@
-"""The bounded job of an epoch, on Spark."""
+"""Runs an epoch as one bounded Spark job."""

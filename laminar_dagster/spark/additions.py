@@ -1,4 +1,4 @@
-"""What was added to the state of each operator, worked out for an epoch: on the driver."""
+"""Schema evolution of states: the partials added to each operator, computed on the driver."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Additions = Mapping[OperatorId, tuple[AddedPartial, ...]]
 def additions_since(
     parent: CheckpointManifest | None, model: PipelineModel, epoch: EpochNumber, store: ObjectStore
 ) -> Additions:
-    """What was ever added to each operator that the parent has, with what this epoch adds.
+    """All partials ever added to each operator that the parent has, this epoch's included.
 
-    It follows from the parent and the pipeline alone, so every attempt comes to the same.
+    Depends on the parent and the pipeline alone, so every attempt gets the same result.
     """
     if parent is None:
         return {}
@@ -44,7 +44,7 @@ def additions_since(
 
 
 def growth_of(added: Sequence[AddedPartial]) -> Growth:
-    """As the executors need it."""
+    """Convert an operator's added partials to the form that executors need."""
     newest = newest_additions(added).values()
     return Growth(
         generation=max(each.generation for each in added),

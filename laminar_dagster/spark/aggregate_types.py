@@ -1,4 +1,4 @@
-"""The types of aggregates: what they take, what is kept of them, and what Spark gives for each."""
+"""The types of aggregates: of their arguments, their partials, and their results in Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from laminar_dagster.spark.columns import quoted
 from laminar_dagster.spark.multisets import multiset_type
 from laminar_dagster.spark.sketches import REGISTERS
 
-# What is not about numbers: any value that has an order will do.
+# Functions whose arguments need not be numbers: any type with an order will do.
 _OF_ANY_VALUE: Final = (
     "min",
     "max",
@@ -44,16 +44,16 @@ def check_arguments(
 ) -> None:
     """Refuse arguments of a type that an aggregate cannot take.
 
-    A sum of floats does not give back what was added to it: 1e16 + 1 - 1e16 is 0, and what is left
-    would depend on how the stream is cut into epochs. NaN would stay for ever.
+    Sums of floats are refused under retractions: subtracting does not undo adding (1e16 + 1 - 1e16
+    is 0), so the result would depend on how the stream is cut into epochs, and NaN would never go.
 
     Args:
-        aggregate: Which.
-        types: Of its arguments.
-        is_weighed: Whether rows of its input are taken back.
+        aggregate: The aggregate.
+        types: The types of its arguments, by their SQL.
+        is_weighed: Whether its input has retractions.
 
     Raises:
-        WrongType: One has such a type.
+        WrongType: An argument has such a type.
     """
     function = aggregate.function
     for text in (*([aggregate.by] if aggregate.by else []), *(o.sql for o in aggregate.order)):
@@ -88,9 +88,9 @@ def column_of(
     """The column that keeps a partial.
 
     Args:
-        partial: What it holds.
-        names: The columns of the input with the values of its arguments; none counts rows.
-        types: Of these columns.
+        partial: The partial.
+        names: The input columns with the values of its arguments; none counts rows.
+        types: The types of these columns.
     """
     merge: Merge = "sum"
     argument, *others = names or (None,)
@@ -131,12 +131,12 @@ def column_of(
 def answer_of(
     aggregate: Aggregate, types: Mapping[str, pa.DataType], *, is_weighed: bool
 ) -> Answer | None:
-    """The column of the output that answers for an aggregate; None if its partials do.
+    """The output column finalised from an aggregate's state; None if its partials are output.
 
     Args:
-        aggregate: Which.
-        types: Of its arguments, by their SQL.
-        is_weighed: Whether rows of its input are taken back.
+        aggregate: The aggregate.
+        types: The types of its arguments, by their SQL.
+        is_weighed: Whether its input has retractions.
     """
     asked = question_of(aggregate, is_weighed=is_weighed)
     if asked is None:
@@ -181,7 +181,7 @@ def _answer_type(asked: str, aggregate: Aggregate, kind: pa.DataType) -> pa.Data
 def finished_sql(
     aggregate: Aggregate, argument_type: pa.DataType | None, *, is_weighed: bool = False
 ) -> str:
-    """The aggregate's value, as Spark SQL over what comes out, of Spark's own result type."""
+    """The aggregate's value as Spark SQL over the step's output, with Spark's own result type."""
     kept = [quoted(each.name) for each in partials_of(aggregate, is_weighed=is_weighed)]
     if question_of(aggregate, is_weighed=is_weighed) is not None:
         kept = [quoted(aggregate.name)]
@@ -191,7 +191,7 @@ def finished_sql(
     if argument_type is not None and pa.types.is_decimal(argument_type):
         digits = (argument_type.precision, argument_type.scale)
     if is_weighed and function == "sum":
-        # What was taken back to the last value is no sum of 0.
+        # NULL instead of 0 once every value has been retracted.
         value = f"IF({kept[1]} = 0, NULL, {value})"
     match function:
         case "sum" | "sum_distinct" if digits:
@@ -212,7 +212,7 @@ def finished_sql(
 
 
 def _of_argument(aggregate: Aggregate, value: str, kind: pa.DataType | None) -> str:
-    """A number, or a list of them, of the type of the argument, as Spark gives it."""
+    """Cast a number, or a list of numbers, to the type of the argument, as Spark does."""
     if kind is None or kind == pa.float64():
         return value
     if pa.types.is_decimal(kind):
@@ -239,7 +239,7 @@ _OF_MOMENTS: Final = {
     "corr": "IF({m}.n > 1 AND {m}.m2_0 * {m}.m2_1 > 0, {m}.c / sqrt({m}.m2_0 * {m}.m2_1), NULL)",
     "covar_pop": "IF({m}.n > 0, {m}.c / {m}.n, NULL)",
     "covar_samp": "IF({m}.n > 1, {m}.c / ({m}.n - 1), NULL)",
-    # Of REGR the first argument is what depends, the second what it depends on.
+    # REGR_*(y, x): the first argument is the dependent variable, the second the independent one.
     "regr_count": "{m}.n",
     "regr_avgy": "IF({m}.n > 0, {m}.mean0, NULL)",
     "regr_avgx": "IF({m}.n > 0, {m}.mean1, NULL)",
@@ -254,7 +254,7 @@ _OF_MOMENTS: Final = {
 
 
 def sum_type(argument_type: pa.DataType | None) -> pa.DataType:
-    """Of a sum of such values, in the state."""
+    """The type that a sum of such values has in the state."""
     if argument_type is not None and pa.types.is_decimal(argument_type):
         return pa.decimal128(38, argument_type.scale)
     if argument_type is not None and pa.types.is_floating(argument_type):

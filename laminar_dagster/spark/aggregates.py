@@ -2,8 +2,8 @@
 
 An aggregate is kept as one or two columns that can be merged in any number of steps: COUNT and SUM
 by adding, MIN and MAX by choosing, AVG as a sum and a count, a set as a list of its values, and
-whatever may be taken back as a multiset. Rows are merged in the order in which they stand, in one
-thread, so that sums of floats come out the same on every run.
+values that may be retracted as a multiset. Rows are merged in the order given, in one thread, so
+that sums of floats are the same on every run.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class PartialColumn:
     """A column of the state.
 
     Attributes:
-        name: In the state.
-        argument: The column of the input it is made of; None counts rows.
-        first: How it is made of the input.
-        merge: How partials become one.
-        arrow_type: In the state.
-        argument_type: Of the argument; None where it is not known, or there is none.
-        by: What decides which value is taken: a column of the input, and one of the state.
-        others: Further columns of the input, kept beside the argument.
-        weight: The column of the input that says how often a row is there; None for once.
-        precision: Of a sketch, in bits.
+        name: Its name in the state.
+        argument: The input column it is made of; None counts rows.
+        first: The function that makes a partial of input rows.
+        merge: The function that merges partials.
+        arrow_type: Its type in the state.
+        argument_type: The type of the argument; None where it is not known, or there is none.
+        by: For MIN_BY and MAX_BY the column to compare: its name in the input, and in the state.
+        others: Further input columns, kept beside the argument.
+        weight: The input column with the weight of each row; None for a weight of 1.
+        precision: The precision of a sketch, in bits.
     """
 
     name: str
@@ -70,14 +70,14 @@ class PartialColumn:
 
     @property
     def is_opaque(self) -> bool:
-        """Whether it stays in the state, and only what is asked of it comes out."""
+        """Whether it stays in the state: only values finalised from it are output."""
         return self.merge in ("multisets", "register_maxima")
 
 
 def first_partials(
     table: pa.Table, keys: Sequence[str], columns: Sequence[PartialColumn], operator: str
 ) -> pa.Table:
-    """Aggregate input rows."""
+    """Aggregate input rows into partials, one row for each key."""
     wanted = [
         _Step(
             column,
@@ -95,7 +95,7 @@ def first_partials(
 def merge_partials(
     table: pa.Table, keys: Sequence[str], columns: Sequence[PartialColumn], operator: str
 ) -> pa.Table:
-    """Merge partials, in the order in which they stand."""
+    """Merge partials, in the order of the rows, to one row for each key."""
     wanted = [
         _Step(column, column.name, column.merge, column.by[1] if column.by else None)
         for column in columns
@@ -105,7 +105,7 @@ def merge_partials(
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """How a column of the result is made of a column of some rows."""
+    """The function and the input columns that a result column is made with."""
 
     column: PartialColumn
     argument: str | None
@@ -152,12 +152,12 @@ def _aggregate(
 
 
 def _gather(table: pa.Table, rows: pa.ChunkedArray, wanted: Sequence[_Step]) -> dict[str, Any]:
-    """Columns that are made of all rows of a group at once.
+    """Compute the columns that need all rows of a group at once.
 
     Args:
         table: The rows.
-        rows: For each group the places of its rows.
-        wanted: What to make.
+        rows: For each group the indices of its rows.
+        wanted: The columns to compute.
     """
     count = len(rows)
     lists = pa.concat_arrays(rows.chunks) if rows.num_chunks else pa.array([], rows.type)
@@ -184,12 +184,12 @@ class _Grouped:
     """Rows in the order of their groups.
 
     Attributes:
-        columns: What is made one.
+        columns: The columns to aggregate.
         groups: The number of the group of each row.
-        count: So many groups.
-        by: What decides.
-        weight: How often each row is there.
-        wanted: The column that is made.
+        count: The number of groups.
+        by: The column that MIN_BY and MAX_BY compare.
+        weight: The weight of each row; None for 1.
+        wanted: The column to compute.
     """
 
     columns: tuple[Any, ...]
@@ -201,24 +201,24 @@ class _Grouped:
 
     @property
     def values(self) -> Any:
-        """Of the first column."""
+        """The values of the first column."""
         return self.columns[0]
 
     @property
     def weights(self) -> Numbers:
-        """How often each row is there."""
+        """The weight of each row."""
         if self.weight is None:
             return np.ones(len(self.groups), np.int64)
         found: Numbers = self.weight.cast(pa.int64()).to_numpy()
         return found
 
     def lists(self, *, distinct: bool) -> Any:
-        """The values of each group as a list, of values or of lists of them."""
+        """The values of each group as a list, from values or from lists of values."""
         make = gathered_lists if pa.types.is_list(self.values.type) else gathered
         return make(self.values, self.groups, self.count, distinct=distinct)
 
     def bits(self, function: Any) -> Any:
-        """The numbers of each group, brought together bit by bit."""
+        """The integers of each group, combined with a bitwise function."""
         keep = self.values.is_valid().to_numpy()
         plain = self.values.drop_null().cast(pa.int64()).to_numpy()
         return together(function, plain, self.groups[keep], self.count)
@@ -249,7 +249,7 @@ _GATHERED: Final[Mapping[str, Callable[[_Grouped], Any]]] = {
 
 
 def _summable(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Wide enough that adding cannot overflow unnoticed."""
+    """Values cast to a type so wide that their sum cannot overflow unnoticed."""
     if kind == pa.int64() and len(values):
         extremes = pc.min_max(values).as_py()
         largest = max(abs(extremes["min"] or 0), abs(extremes["max"] or 0))

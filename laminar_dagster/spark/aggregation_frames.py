@@ -1,4 +1,4 @@
-"""An aggregation as frames of Spark: from records to partials, buckets, and what comes out.
+"""An aggregation as Spark frames: from records to partials, buckets, and output.
 
 ::
 
@@ -57,7 +57,7 @@ from laminar_dagster.spark.state_shape import StateShape
 
 
 def inputs_of_records(query: Stateful) -> tuple[Projection, ...]:
-    """What is needed of a record: its time, its keys, the arguments of aggregates, its weight."""
+    """The columns needed of a record: time, keys, the arguments of aggregates, and weight."""
     time = time_of(query)
     found = [Projection(TIME, f"unix_micros({time})")] if time is not None else []
     found += [Projection(name, sql) for name, sql in carried_columns(query).items()]
@@ -78,7 +78,7 @@ def partials_of_records(
 def partials_of_scan(
     scanned: DataFrame, number: int, early: EarlyOperator
 ) -> tuple[DataFrame, StateShape | KeyedShape]:
-    """The partials that a scan made, and its reports."""
+    """The partials that a scan made for an operator, and the scan's reports."""
     mine = scanned.where(f"{EARLY} = {number} OR {CONTROL} IS NOT NULL")
     columns = (
         f"{quoted(carrier(number, name))} AS {quoted(name)}" for name in early.partials.schema.names
@@ -87,14 +87,14 @@ def partials_of_scan(
 
 
 def _hashed(partials: DataFrame, shape: StateShape | KeyedShape) -> DataFrame:
-    """Partials with the hash by which their state is found, where it is found by one."""
+    """Partials with the hash of their key, if their state is looked up by hash."""
     if not isinstance(shape, KeyedShape):
         return partials
     return partials.selectExpr("*", f"{hash_of_keys(shape)} AS {HASH}")
 
 
 def advanced_state(partials: DataFrame, step: BucketStep, buckets: int) -> DataFrame:
-    """Take every bucket through the epoch. Reports go to each of them, and on to the driver."""
+    """Advance every bucket by the epoch. Reports are sent to each bucket and to the driver."""
     bucket = bucket_of(step.shape, buckets)
     every = f"sequence({CONTROL_BUCKET}L, {buckets - 1}L)"
     placed = partials.selectExpr(
@@ -106,22 +106,22 @@ def advanced_state(partials: DataFrame, step: BucketStep, buckets: int) -> DataF
 
 
 def hash_of_keys(shape: StateShape | KeyedShape | JoinShape) -> str:
-    """The hash of a row's key, as Spark SQL. A state on disk depends on it."""
+    """The hash of a row's key, as Spark SQL. Stored state depends on it: it must not change."""
     keys = [quoted(key.name) for key in shape.keys]
     return f"xxhash64({', '.join(keys)})" if keys else "0L"
 
 
 def bucket_of(shape: StateShape | KeyedShape | JoinShape, buckets: int) -> str:
-    """The bucket that a row's key belongs to, as Spark SQL. A state on disk depends on it."""
+    """The bucket of a row's key, as Spark SQL. Stored state depends on it: it must not change."""
     return f"CAST(pmod({hash_of_keys(shape)}, {buckets}) AS BIGINT)" if shape.keys else "0L"
 
 
 def advanced_buckets(rows: DataFrame, step: BucketStep) -> DataFrame:
-    """Hand the rows of each ``_bucket`` to the step, all of a bucket at once."""
-    # Spark asks for the columns by name, and takes a dot in it for a field of a struct.
+    """Call the step once for each ``_bucket``, with all rows of that bucket."""
+    # Plain names: applyInArrow reads a dot in a column's name as a struct field.
     names = rows.columns
     plain = [f"c{number}" for number in range(len(names))]
-    # Spark counts the arguments of what it is given, and takes ``self`` for one.
+    # A lambda: Spark counts the parameters of a function, and would count ``self`` of the step.
     return (
         rows.toDF(*plain)
         .groupBy(plain[names.index(BUCKET)])
@@ -183,7 +183,7 @@ def _finished(query: Aggregation, shape: StateShape | KeyedShape) -> list[str]:
 def one_zero(
     records: DataFrame, keys: Sequence[Projection], types: dict[str, pa.DataType]
 ) -> DataFrame:
-    """Records of which each key has one zero: SQL knows one, bytes know two."""
+    """Records with -0.0 as 0.0 in keys: they are one value in SQL, but hash differently."""
     floats = {key.name for key in keys if pa.types.is_floating(types[key.name])}
     if not floats:
         return records

@@ -1,4 +1,4 @@
-"""What an aggregation keeps, and what becomes of it: decided on the driver, from query and types.
+"""State shapes and output values of aggregations, derived on the driver from query and types.
 
 Executors use the result (``state_shape``, ``aggregates``) and need nothing of the configuration.
 """
@@ -36,7 +36,7 @@ from laminar_dagster.spark.state_shape import KeyColumn, StateShape
 from laminar_dagster.spark.window_assignment import WindowAssignment
 
 # In microseconds. An event exactly a gap after the last one still belongs to the session, as it
-# does in Spark and Flink: a session is over a moment later than it ends.
+# does in Spark and Flink: so a session closes a microsecond after its end.
 TOUCHING: Final = 1
 
 
@@ -52,13 +52,13 @@ def shape_of(
     types: Mapping[str, pa.DataType],
     growth: Growth | None = None,
 ) -> StateShape:
-    """The shape of the state of windows that are put out when they close.
+    """The shape of the state of windows that are emitted when they close.
 
     Args:
-        operator: Its name.
-        query: The window.
-        types: Of its keys and arguments, by the columns that carry them.
-        growth: What was added to the state after it began.
+        operator: The operator's id.
+        query: The window aggregation.
+        types: The types of keys and arguments, by the columns that carry them.
+        growth: The partials added to the state after it began.
 
     Raises:
         WrongType: A key or an argument is of a type that it cannot have.
@@ -126,13 +126,13 @@ def ranked_shape_of(
 
 
 def ranked_columns(query: Ranked) -> dict[str, str]:
-    """The columns that a ranking keeps of its input, and what each is, as Spark SQL."""
+    """The columns that a ranking keeps of its input, each with its Spark SQL expression."""
     order = {f"_o{number}": each.sql for number, each in enumerate(query.order)}
     return {**order, **{f"_p{number}": each.sql for number, each in enumerate(query.columns)}}
 
 
 def carried_columns(query: Stateful) -> dict[str, str]:
-    """What is needed of a record beside its time, and what each is, as Spark SQL."""
+    """The columns that an operator needs of a record beside its time, with their Spark SQL."""
     found = {key.name: key.sql for key in query.keys}
     if isinstance(query, Ranked):
         found |= ranked_columns(query)
@@ -147,7 +147,7 @@ def partials_for(
     types: Mapping[str, pa.DataType],
     growth: Growth | None = None,
 ) -> WindowPartials | KeyedPartials:
-    """What makes partials of records. The arguments are those of ``shape_of``.
+    """The step that makes partials of records. The arguments are those of ``shape_of``.
 
     Raises:
         WrongType: A key or an argument is of a type that it cannot have.
@@ -165,7 +165,7 @@ def partials_for(
 
 
 def assignment_of(window: Window) -> WindowAssignment:
-    """Which windows a record is in, for the executors."""
+    """The executors' assignment of records to windows."""
     return WindowAssignment(
         window.size_micros, window.slide_micros, window.offset_micros, window.grows
     )

@@ -1,8 +1,7 @@
-"""What is asked of multisets and sketches: their answers, which leave the state in their place.
+"""Finalised values: output columns computed from multisets and sketches, which stay in the state.
 
-A state keeps all values of a key; its output is the least of them, or how many they are. So an
-answer that stays the same while values come and go is not told again, and what is kept of a key is
-not carried further than its bucket.
+A state may keep all values of a key when the output is only their minimum or count. Finalising in
+the bucket keeps the values there, and emits no change while the result stays the same.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A column of the output that is made of a column of the state.
+    """An output column that is finalised from a column of the state.
 
     Attributes:
-        name: In the output.
-        function: How it is made.
+        name: Its name in the output.
+        function: The function in ``ANSWERS`` that computes it.
         of: The column of the state.
-        arrow_type: In the output.
-        shares: Of percentiles: which, between 0 and 1.
-        is_list: Whether several percentiles come as a list.
-        separator: Between texts.
-        order: Whether each value but the last is in descending order, and null before the others.
-        precision: Of a sketch.
-        is_distinct: Whether each text stands once.
+        arrow_type: Its type in the output.
+        shares: The percentiles wanted, between 0 and 1.
+        is_list: Whether percentiles are returned as a list.
+        separator: The separator of STRING_AGG.
+        order: STRING_AGG's ORDER BY: for each value but the last (descending, nulls first).
+        precision: The precision of a sketch, in bits.
+        is_distinct: Whether STRING_AGG takes each string once.
     """
 
     name: str
@@ -54,12 +53,12 @@ class Answer:
 
 
 def answered(rows: pa.Table, answers: Sequence[Answer], opaque: Sequence[str]) -> pa.Table:
-    """Rows of a state as rows of its output.
+    """Add finalised values to state rows, and drop the columns that stay in the state.
 
     Args:
-        rows: Of the state.
-        answers: What is asked of them.
-        opaque: The columns that stay behind.
+        rows: Rows of the state.
+        answers: The values to compute.
+        opaque: The columns to drop.
     """
     for each in answers:
         found = ANSWERS[each.function](each, rows.column(each.of))
@@ -80,29 +79,29 @@ def _last(_: Answer, multisets: Any) -> Any:
 
 
 def _first_beside(_: Answer, multisets: Any) -> Any:
-    """The value beside the smallest."""
+    """MIN_BY: the value in the entry with the smallest key."""
     entries = Entries.of(multisets).present([0])
     return _picked(entries, _begins(entries), len(multisets), -1)
 
 
 def _last_beside(_: Answer, multisets: Any) -> Any:
-    """The value beside the largest."""
+    """MAX_BY: the value in the entry with the largest key."""
     entries = Entries.of(multisets).present([0])
     return _picked(entries, _ends(entries), len(multisets), -1)
 
 
 def _values(_: Answer, multisets: Any) -> Any:
-    """Every value, as often as it is there."""
+    """All values, repeated by their counts, as a list."""
     return _listed(Entries.of(multisets).present([0]).repeated(), len(multisets))
 
 
 def _distinct(_: Answer, multisets: Any) -> Any:
-    """Every value once."""
+    """The distinct values as a list."""
     return _listed(Entries.of(multisets).present([0]), len(multisets))
 
 
 def _number(_: Answer, multisets: Any) -> Any:
-    """How many distinct values there are, of which none is null."""
+    """COUNT(DISTINCT …): the number of distinct entries without a null."""
     every = Entries.of(multisets)
     entries = every.present(range(len(every.values)))
     return pa.array(np.bincount(entries.owners, minlength=len(multisets)))
@@ -119,7 +118,7 @@ def _sum(answer: Answer, multisets: Any) -> Any:
 
 
 def _mode(_: Answer, multisets: Any) -> Any:
-    """The value that is there most often; of several the smallest."""
+    """The most frequent value; the smallest of several."""
     entries = Entries.of(multisets).present([0])
     places = np.arange(len(entries.counts))
     ordered = entries.take(np.lexsort((places, -entries.counts, entries.owners)))
@@ -131,7 +130,7 @@ def _bits(function: Any) -> Callable[[Answer, Any], Any]:
         entries = Entries.of(multisets).present([0])
         plain = entries.values[0].cast(pa.int64()).to_numpy()
         if function is np.bitwise_xor:
-            # What is there twice takes itself out.
+            # x XOR x = 0: a value with an even count cancels itself.
             plain = np.where(entries.counts % 2 == 1, plain, 0)
         return together(function, plain, entries.owners, len(multisets)).cast(answer.arrow_type)
 
@@ -139,9 +138,9 @@ def _bits(function: Any) -> Callable[[Answer, Any], Any]:
 
 
 def together(function: Any, values: Numbers, groups: Numbers, count: int) -> Any:
-    """Numbers of each group made one by a function of numpy; null if there are none.
+    """Reduce the numbers of each group with a numpy function; null for groups without any.
 
-    Groups stand in their order.
+    Rows are in the order of their groups.
     """
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
     found = function.reduceat(values, starts) if len(starts) else values
@@ -160,9 +159,9 @@ def _paired_moments(_: Answer, multisets: Any) -> Any:
 
 
 def _joined(answer: Answer, multisets: Any) -> Any:
-    """Texts in their order, with something between them; null if there are none.
+    """STRING_AGG: the strings in order, joined with the separator; null if there are none.
 
-    The text is the last of the values, and those before it say where it stands.
+    The last value of an entry is the string, the values before it are its sort key.
     """
     every = Entries.of(multisets)
     entries = every.present([len(every.values) - 1])
@@ -187,7 +186,7 @@ def _ordered(entries: Entries, order: Sequence[tuple[bool, bool]]) -> Entries:
 
 
 def _percentile(answer: Answer, multisets: Any) -> Any:
-    """Between the values around each share, in proportion, as PERCENTILE_CONT."""
+    """PERCENTILE_CONT: interpolate linearly between the two values around each share."""
     ranks = _Ranks.of(Entries.of(multisets).present([0]), len(multisets))
     numbers = pc.cast(ranks.values, pa.float64()).to_numpy()
     found = []
@@ -203,14 +202,14 @@ def _percentile(answer: Answer, multisets: Any) -> Any:
 
 
 def _percentile_value(answer: Answer, multisets: Any) -> Any:
-    """The first value up to which each share of the values goes, as PERCENTILE_DISC."""
+    """PERCENTILE_DISC: the first value whose cumulative share reaches each share."""
     ranks = _Ranks.of(Entries.of(multisets).present([0]), len(multisets))
     found = [ranks.values.take(pa.array(ranks.at_share(share))) for share in answer.shares]
     return ranks.told(found, answer)
 
 
 def _percentile_bucket(answer: Answer, multisets: Any) -> Any:
-    """As ``_percentile_value``, of a sketch."""
+    """As ``_percentile_value``, from the buckets of a sketch."""
     ranks = _Ranks.of(Entries.of(multisets).present([0]), len(multisets))
     found = [
         middles(ranks.values.take(pa.array(ranks.at_share(share))), answer.precision)
@@ -221,13 +220,13 @@ def _percentile_bucket(answer: Answer, multisets: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Ranks:
-    """The entries of multisets that have any, and how many values each has up to an entry.
+    """Cumulative counts of the entries of many multisets, to find values by rank.
 
     Attributes:
-        owners: The multisets that have values.
-        totals: How many each has.
-        upto: For each entry all values up to it, those of multisets before included.
-        count: So many multisets are there, with values or without.
+        owners: The indices of the multisets that have values.
+        totals: The number of values of each of these.
+        upto: For each entry the number of values up to it, over all multisets before it too.
+        count: The number of multisets, with values or without.
     """
 
     owners: Numbers
@@ -243,17 +242,17 @@ class _Ranks:
         return cls(owners, totals, np.cumsum(entries.counts), entries.values[0], count)
 
     def entry(self, ranks: Any) -> Numbers:
-        """The entry of the value with a rank, from 0, in each multiset."""
+        """The entry of the value at a rank (from 0) in each multiset."""
         before = np.cumsum(self.totals) - self.totals
         found: Numbers = np.searchsorted(self.upto, before + ranks.astype(np.int64), "right")
         return found
 
     def at_share(self, share: float) -> Numbers:
-        """The entry up to which a share of the values goes, in each multiset."""
+        """The first entry in each multiset at which a share of its values is reached."""
         return self.entry(np.maximum(np.ceil(self.totals * share), 1) - 1)
 
     def told(self, found: Sequence[Any], answer: Answer) -> Any:
-        """One value for each multiset, or a list of them; null where there are none."""
+        """One value, or a list of values, for each multiset; null for those without values."""
         if not answer.is_list:
             return _placed(found[0], self.owners, self.count)
         side_by_side = np.arange(len(self.owners) * len(found)).reshape(len(found), -1).T.ravel()
@@ -270,7 +269,7 @@ def _estimate(answer: Answer, lists: Any) -> Any:
 
 
 def _begins(entries: Entries) -> Numbers:
-    """The place of the first entry of each multiset that has any."""
+    """The index of the first entry of each multiset that has any."""
     return np.flatnonzero(np.diff(entries.owners, prepend=-1))
 
 
@@ -284,7 +283,7 @@ def _picked(entries: Entries, places: Numbers, count: int, column: int = 0) -> A
 
 
 def _placed(values: Any, owners: Numbers, count: int) -> Any:
-    """Values at the places of their owners; null at the others."""
+    """A column with each value at its owner's index, and null elsewhere."""
     places = np.full(count, -1, np.int64)
     places[owners] = np.arange(len(owners))
     return one_array(values).take(pa.array(places, mask=places < 0))

@@ -1,7 +1,7 @@
 """Tables as files of canonical bytes: the same rows always give the same file.
 
-Arrow leaves the bytes below a null open, and cuts columns into chunks as they happened to arise.
-Both are made canonical here before a file is written.
+Arrow does not define the value bytes in null slots, and how columns are cut into chunks depends on
+how they were made. Both are made canonical here before a file is written.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ def file_table(data: bytes) -> pa.Table:
 
 
 def sha256(data: bytes) -> str:
-    """The digest by which manifests name a file."""
+    """The SHA-256 digest that manifests record for a file."""
     return hashlib.sha256(data).hexdigest()
 
 
 def schema_fingerprint(schema: pa.Schema) -> str:
-    """Changes when a column's name or type does."""
+    """A hash of the names and types of the columns."""
     text = "\n".join(f"{column.name}: {column.type}" for column in schema)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def canonical(table: pa.Table) -> pa.Table:
-    """The same rows in one chunk a column, with nothing but zeros below nulls."""
+    """The same rows with one chunk per column, and zeros as the values of null slots."""
     columns = [_canonical_array(column) for column in table.columns]
     fields = [pa.field(each.name, each.type) for each in table.schema]
     return pa.Table.from_arrays(columns, schema=pa.schema(fields, table.schema.metadata))
@@ -69,7 +69,7 @@ def _canonical_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _bitmap(booleans: pa.Array) -> pa.Buffer:
-    """One bit a row; those past the last row are zero, which Arrow does not promise."""
+    """One bit per row; bits past the last row are zero, which Arrow does not guarantee."""
     return pa.py_buffer(np.packbits(booleans.to_numpy(zero_copy_only=False), bitorder="little"))
 
 

@@ -1,7 +1,7 @@
 """Filters that Arrow evaluates exactly as Spark would, so that records need not go to Spark first.
 
-A small part of SQL: comparisons of a whole number, a text or a boolean column with a literal,
-``IS NULL``, ``IN``, ``AND``, ``OR``, ``NOT``. Whatever else there is stays with Spark: floats
+A small part of SQL: comparisons of an integer, string or boolean column with a literal,
+``IS NULL``, ``IN``, ``AND``, ``OR``, ``NOT``. Everything else is left to Spark: floats
 (SQL's NaN is larger than everything), decimals, dates, functions, arithmetic, casts.
 """
 
@@ -18,7 +18,7 @@ from sqlglot import exp
 from laminar_dagster.spark.early_partials import Predicate
 
 _COMPARISONS: Final[Mapping[type[exp.Expr], tuple[str, str]]] = {
-    # The function, and the one for the sides swapped.
+    # The Arrow function, and the one to use with the sides swapped.
     exp.EQ: ("equal", "equal"),
     exp.NEQ: ("not_equal", "not_equal"),
     exp.LT: ("less", "greater"),
@@ -30,7 +30,7 @@ _INT64: Final = range(-(2**63), 2**63)
 
 
 def column_name(sql: str, schema: pa.Schema) -> str | None:
-    """The column that an expression is, if it is nothing but one."""
+    """The name of the column, if an expression is just a column; None otherwise."""
     try:
         return _column(sqlglot.parse_one(sql, dialect="spark"), schema)
     except sqlglot.ParseError:
@@ -98,7 +98,7 @@ def _membership(tree: exp.In, schema: pa.Schema) -> Predicate | None:
     def is_among(rows: Any) -> Any:
         column = rows.column(name)
         found = pc.is_in(column, known)
-        # Of null it is not known whether it is among them.
+        # In SQL `NULL IN (...)` is NULL; Arrow's is_in says false.
         return pc.if_else(pc.is_valid(column), found, pa.scalar(None, pa.bool_()))
 
     return is_among

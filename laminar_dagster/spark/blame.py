@@ -1,4 +1,4 @@
-"""What Spark has against a query, in the words of this package."""
+"""Error translation: Spark's errors about a query, as this package's ``InvalidConfig``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from laminar_dagster.config.model import View
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.spark.aggregate_types import WrongType
 
-# The codes that Spark puts around its messages: for programs, not for people.
+# The error class before a message of Spark and the SQLSTATE after it: noise for people.
 _CODES: Final = re.compile(r"^\[[A-Z_.0-9]+\] | SQLSTATE: \w+.*$")
 
 
 @contextmanager
 def blaming(view: View) -> Iterator[None]:
-    """What Spark has against a query, told as a mistake at the place where it is written."""
+    """Raise Spark's errors about a query as ``InvalidConfig`` at the query's place in its file."""
     try:
         yield
     except (AnalysisException, ParseException, WrongType) as error:

@@ -1,4 +1,4 @@
-"""All that happens to one bucket of an operator's state in an epoch."""
+"""Advances one bucket of an operator's state by an epoch: new partials in, output and files out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from laminar_dagster.spark.state_files import StateFiles
 from laminar_dagster.spark.state_shape import StateShape
 from laminar_dagster.spark.watermarks import SourceClock, earliest
 
-# Where reports go that are on their way to the driver.
+# The bucket that collects reports on their way to the driver.
 CONTROL_BUCKET: Final = -1
 
 Files = tuple[PartitionSnapshotEntry, ...]
@@ -37,10 +37,10 @@ Files = tuple[PartitionSnapshotEntry, ...]
 
 @dataclass(frozen=True)
 class BucketStep(ABC):
-    """Partials to state and output: for ``GroupedData.applyInArrow`` by ``_bucket``.
+    """Merges partials into state and emits output: for ``GroupedData.applyInArrow`` by ``_bucket``.
 
     Attributes:
-        lateness: What ends is closed so long after the watermark has passed its end.
+        lateness: How far the watermark must have passed an end before it closes, in microseconds.
     """
 
     shape: StateShape | KeyedShape | JoinShape
@@ -53,12 +53,12 @@ class BucketStep(ABC):
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
-        """Of what comes out: ``_part`` (the bucket), ``_control``, and the operator's columns."""
+        """The output schema: ``_part`` (the bucket), ``_control``, and the operator's columns."""
 
     @property
     @abstractmethod
     def operator_type(self) -> str:
-        """As the manifest calls it."""
+        """The operator's type in the manifest."""
 
     @abstractmethod
     def chain_of(self, bucket: int) -> StateChain | KeyedChain:
@@ -66,35 +66,35 @@ class BucketStep(ABC):
 
     @abstractmethod
     def advance(self, bucket: int, new: pa.Table, closing: Closing) -> tuple[pa.Table, Files]:
-        """Take partials into a bucket.
+        """Merge partials into a bucket.
 
         Args:
-            bucket: Which.
-            new: In the order of parts and sequences.
-            closing: How far event time has come.
+            bucket: The bucket's number.
+            new: Partials in the order of parts and sequences.
+            closing: The watermark before and after this epoch.
 
         Returns:
-            What comes out, and the bucket's files.
+            The output rows, and the bucket's files.
         """
 
     @property
     def closed_before(self) -> Closing:
-        """What was closed when the epoch began; nothing closes by it."""
+        """The watermark at the start of the epoch, as a ``Closing`` in which nothing closes."""
         mark = self._held_back(earliest(clock.watermark for clock in self.clocks))
         return Closing(mark, mark)
 
     def spreading(self) -> Self:
-        """The step that takes rows of other buckets over: event time stands still."""
+        """The step for a rescale: without state files, and with watermarks that do not advance."""
         clocks = tuple(replace(clock, lanes=()) for clock in self.clocks)
         return replace(self, chains={}, clocks=clocks)
 
     def files_of(self, bucket: int) -> tuple[StateFiles, Files]:
-        """Where a bucket's state is, and of which files it consists."""
+        """The store location of a bucket's state, and its files."""
         home = StateFiles(self.store, self.attempt, self.shape.operator, PartitionId(bucket))
         return home, tuple(_entry(data) for data in self.chains.get(bucket, ()))
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """Take a bucket through the epoch."""
+        """Advance the bucket of these rows by the epoch; an error becomes a report."""
         bucket = table.column(BUCKET)[0].as_py()
         if bucket == CONTROL_BUCKET:
             return self._controls(table.column(CONTROL).drop_null().to_pylist())
@@ -139,7 +139,7 @@ class BucketStep(ABC):
 
 @dataclass(frozen=True)
 class WindowStep(BucketStep):
-    """Windows that are put out once, when they close: state is read for those alone.
+    """Windows that are emitted once, when they close: state is read for those alone.
 
     Output: ``_part`` (the bucket), ``_control``, ``_end``, keys, partials, answers, sorted.
     """
@@ -174,7 +174,7 @@ class WindowStep(BucketStep):
 
 def _in_order_of_parts(table: pa.Table) -> pa.Table:
     """The partials among the rows of a bucket, in the order of parts and sequences."""
-    # A marker makes sure that every bucket is looked at; it comes from no part.
+    # Markers, which make Spark call the step for every bucket, have no part: leave them out.
     is_partial = pc.and_(pc.is_valid(table.column(PART)), pc.is_null(table.column(CONTROL)))
     places = np.flatnonzero(is_partial.to_numpy())
     part, sequence = (

@@ -1,7 +1,7 @@
-"""A pipeline's views as one Spark job.
+"""Compiles a pipeline's views into one Spark job.
 
-A frame carries, beside the columns of its relation, those of ``columns``: where a row comes from,
-whether it is a record or a report, and whether a filter dropped it.
+A frame has, beside the columns of its relation, those of the module ``columns``: where a row comes
+from, whether it is a record or a report, and whether a filter dropped it.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class Compiler:
 
     Attributes:
         chains: The parent's state files, for each operator and bucket.
-        pins: The reference tables, as the plan has pinned them.
-        additions: What was added to the state of an operator after it began.
-        operators: Filled while the job is put together.
+        pins: The files of each reference table that the plan has pinned.
+        additions: The partials added to the state of an operator after it began.
+        operators: The operators of the job; filled by ``compile``.
     """
 
     spark: SparkSession
@@ -111,7 +111,7 @@ class Compiler:
     _made: dict[Hashable, tuple[DataFrame, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Look for operators that make the same, and for what feeds which."""
+        """Find shared pre-aggregations, and build the view graph."""
         self._twins = twins(self.model)
         self._feeding = Feeding(self.model, self.sinks)
         self.operators = Operators(
@@ -132,7 +132,7 @@ class Compiler:
         )
 
     def compile(self) -> DataFrame:
-        """One frame of reports, whose collection runs the whole epoch."""
+        """Return one frame of reports; collecting it runs the whole epoch."""
         readers = self._feeding.readings()
         for source in self.model.sources:
             records = self._sources.read(source.source_id, readers[source.source_id])
@@ -163,24 +163,24 @@ class Compiler:
         return reduce(DataFrame.union, reports)
 
     def mistakes(self) -> Iterator[InvalidConfig]:
-        """What Spark has against the views: types, arguments. Nothing is read or run."""
+        """Yield the errors that Spark finds in the views: types, arguments. Nothing is run."""
         for source in self.model.sources:
             self._frames[source.source_id] = self._sources.look(source.source_id)
         tables = {str(each.reference_id) for each in self.model.references}
         for view in self.model.views:
             if not set(view.reads) - tables <= set(self._frames):
-                continue  # what is wrong with the view below is told already
+                continue  # a view below has an error, which is reported already
             try:
                 with blaming(view):
                     frame = self._query(view, view.query, OperatorId(view.name))
-                    # A session on a server looks at a query when it is asked about it.
+                    # Asking for the schema makes Spark Connect analyse the query now.
                     self._frames[view.name] = frame.select(frame.schema.names)
             except InvalidConfig as error:
                 yield error
         yield from self._contract_mistakes()
 
     def _contract_mistakes(self) -> Iterator[InvalidConfig]:
-        """What no row could keep, since a column has another type."""
+        """Yield contract rules that no row can meet, because their column has another type."""
         contracts = {contract.view: contract for contract in self.model.contracts}
         for view, columns in self.columns():
             if view in contracts:
@@ -189,7 +189,7 @@ class Compiler:
                     yield InvalidConfig(f"{contracts[view].place.file}:{line}", problem)
 
     def columns(self) -> Iterator[tuple[OperatorId, StructType]]:
-        """Of every view without a mistake, after these were looked for; as they are staged."""
+        """The columns of every view as staged; call ``mistakes`` first, which builds the frames."""
         for view in self.model.views:
             frame = self._frames.get(view.name)
             if frame is not None:
@@ -218,7 +218,7 @@ class Compiler:
                 return self._query(view, relation, operator)
 
     def _table(self, name: str) -> DataFrame:
-        """A source or a view, with the late records that the window takes that is being built."""
+        """The frame of a source or view, with late records up to ``_lateness`` (``_taking``)."""
         if not self._lateness:
             return self._frames[name]
         late = self._sources.with_late(name, self._lateness)
@@ -226,7 +226,7 @@ class Compiler:
             return late
         below = self._feeding.view(name)
         if below and not self._feeding.is_past_records(below.query):
-            # For others these records are late: their frame of the view is without them.
+            # Build the view anew with late records: the frame for its other readers has none.
             return self._query(below, below.query, OperatorId(name))
         return self._frames[name]
 
@@ -270,7 +270,7 @@ class Compiler:
     # --- aggregations ---------------------------------------------------------------------------
 
     def _once(self, view: View, query: Stateful | Join, operator: OperatorId) -> DataFrame:
-        """What keeps state is computed once, however often a view reads it."""
+        """The frame of a relation with state, computed once however often the view reads it."""
         found = self._states.get((view.name, query))
         if found is None:
             frame = self._stateful(view, query, operator)
@@ -371,7 +371,7 @@ class Compiler:
         operator: OperatorId,
         make: Callable[[], tuple[DataFrame, StateShape | KeyedShape]],
     ) -> tuple[DataFrame, StateShape | KeyedShape]:
-        """The partials of an operator; if another has made the same, these."""
+        """The partials of an operator, shared with others that have equal pre-aggregation."""
         key, growth = partials_key(query), self.operators.growth_of(operator)
         if key is None or self._twins[key] < 2:
             return make()

@@ -1,8 +1,8 @@
-"""A view's contract, judged where the rows are; what two files could share, on the driver.
+"""Checks a view's contract: most rules in the tasks, uniqueness across files on the driver.
 
-Columns have their types of SQL here, whether there are nulls or not, and numbers are compared
-exactly. pandera is not asked: a worker would take seconds to load it, its settings in the
-environment switch checks off, and it sees whole numbers with a null among them as floats.
+Columns keep their SQL types here, with or without nulls, and numbers are compared exactly. pandera
+is not used: a worker would take seconds to load it, environment variables can switch its checks
+off, and it turns integer columns with nulls into floats.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from laminar_dagster.spark.keyed_rows import WEIGHT
 _SAMPLES: Final = 3
 _MAX_SHOWN: Final = 200
 _KEYS_A_REPORT: Final = 100_000
-# Every whole number of 64 bits and every DECIMAL fits.
+# Wide enough for every 64-bit integer and every DECIMAL.
 _EXACT: Final = pa.decimal256(76, 38)
 _LONG: Final = range(-(2**63), 2**63)
 _ROW: Final = "_row"
@@ -47,12 +47,12 @@ _COMPARISONS: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 def broken_rules(rules: ContractRules, rows: pa.Table) -> list[str]:
-    """What the rows break, one line a rule, with a few of the values; empty when all is well.
+    """The rules that rows break, one line per rule with a few of the values; empty if none.
 
     Args:
-        rules: Of the contract.
-        rows: Of one file. Those that take back what was published before are not judged: it was
-            then, by the contract that there was, and a row that is wrong has to be let go.
+        rules: The contract's rules.
+        rows: The rows of one file. Retractions are not checked: the row was checked when it was
+            published, and a row that is wrong must be retractable.
     """
     if rules == ContractRules():
         return []
@@ -78,7 +78,7 @@ def broken_rules(rules: ContractRules, rows: pa.Table) -> list[str]:
 
 
 def sql_type(kind: pa.DataType) -> str:
-    """The type of SQL that Spark writes so, as its ``simpleString`` spells it."""
+    """The SQL type of an Arrow type, spelled as Spark's ``simpleString``."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_timestamp(kind):
@@ -109,7 +109,7 @@ _SIMPLE: Final[Mapping[pa.DataType, str]] = {
 
 
 def _nulls_for_nan(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Not a number is no value, as for pandera; and 0.0 is -0.0."""
+    """Floats with NaN as null, as in pandera, and -0.0 as 0.0."""
     if not pa.types.is_floating(values.type):
         return values
     null = pa.scalar(None, values.type)
@@ -121,7 +121,7 @@ def _nulls_for_nan(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _holds(check: CheckRule, values: pa.ChunkedArray, kind: str) -> pa.ChunkedArray:
-    """Of each value, whether it is as the check wants it."""
+    """A mask of the values that pass a check."""
     bounds = check.bounds(kind)
     if check.check.startswith("str_"):
         return _holds_of_text(check.check, bounds, values)
@@ -144,9 +144,9 @@ def _holds(check: CheckRule, values: pa.ChunkedArray, kind: str) -> pa.ChunkedAr
 def _exactly(
     values: pa.ChunkedArray, bounds: dict[str, Any], kind: str
 ) -> tuple[pa.ChunkedArray, pa.DataType]:
-    """The values as a type that what they are compared with has as well; exact for numbers.
+    """Cast values to a type in which they compare exactly with the bounds; also return the type.
 
-    Bounds of floats are floats of that size: 0.7 as FLOAT is at least 0.7.
+    Bounds of a FLOAT column are FLOATs too: so the FLOAT 0.7 is at least 0.7.
     """
     name = base(kind)
     if name not in INTEGERS and name != "decimal":
@@ -180,7 +180,7 @@ def _holds_of_text(
         return pc.starts_with(texts, wanted)
     if check == "str_endswith":
         return pc.ends_with(texts, wanted)
-    # Python's expressions, which pandera has: Arrow's know neither `(?=…)` nor `\1`.
+    # Python's regular expressions, as in pandera: Arrow's know neither `(?=…)` nor `\1`.
     pattern = re.compile(wanted)
     find = pattern.match if check == "str_matches" else pattern.search
     coded = texts.combine_chunks().dictionary_encode()
@@ -192,17 +192,17 @@ def _holds_of_text(
     return pa.chunked_array([of_each.take(coded.indices)])
 
 
-# --- what no two rows of an epoch may share -----------------------------------------------------
+# --- uniqueness over all rows of an epoch -------------------------------------------------------
 
 
 def key_reports(rules: ContractRules, view: str, place: str, rows: pa.Table) -> Iterator[str]:
-    """The keys of a file's rows, for the driver: two equal ones may lie in different files.
+    """Reports of the unique keys in a file, for the driver: equal keys may be in different files.
 
     Args:
-        rules: Of the contract.
-        view: Whose rows they are.
-        place: The file's: a report that arrives twice counts once, and those of two files do not.
-        rows: Of the file.
+        rules: The contract's rules.
+        view: The view of the rows.
+        place: The file's place, which makes its reports distinct: equal reports count once.
+        rows: The rows of the file.
     """
     for unique in rules.unique:
         missing = set(unique.columns) - set(rows.column_names)
@@ -210,7 +210,7 @@ def key_reports(rules: ContractRules, view: str, place: str, rows: pa.Table) -> 
             continue
         keys = pa.table({name: _nulls_for_nan(rows.column(name)) for name in unique.columns})
         if any(pa.types.is_nested(each.type) for each in keys.schema):
-            continue  # ``misfits`` says so
+            continue  # ``misfits`` reports it
         if WEIGHT in rows.column_names:
             whole = rows.drop_columns([WEIGHT]).to_pylist()
             digests = [hashlib.blake2b(repr(row).encode(), digest_size=16) for row in whole]
@@ -230,10 +230,10 @@ def key_reports(rules: ContractRules, view: str, place: str, rows: pa.Table) -> 
 
 
 def repeated_keys(reports: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Views with what two rows of theirs share although a contract says that no two do.
+    """Yield views with a line for each unique rule of their contract that rows break.
 
     Args:
-        reports: Those of an epoch, from ``key_reports``.
+        reports: All reports of an epoch from ``key_reports``.
     """
     parts: dict[tuple[str, UniqueRule], list[pa.Table]] = {}
     for report in reports:
@@ -253,9 +253,9 @@ def repeated_keys(reports: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, s
 
 
 def _counted(keys: pa.Table, columns: list[str]) -> pa.Table:
-    """How many rows have each key, of those that are there when the epoch ends.
+    """The number of rows with each key at the end of the epoch.
 
-    A row that comes and is taken back within the epoch is not.
+    A row that is inserted and retracted within the epoch is not counted.
     """
     if WEIGHT not in keys.column_names:
         counted = keys.group_by(columns).aggregate([([], "count_all")])

@@ -1,4 +1,4 @@
-"""Which operators can be aggregated where their source is read: decided on the driver."""
+"""Decides, on the driver, which operators the scan of their source can pre-aggregate."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from laminar_dagster.spark.late_records import lateness_of_records
 def early_operator(
     operator: OperatorId, query: Stateful, schema: pa.Schema, growth: Growth | None = None
 ) -> EarlyOperator | None:
-    """The operator, if it can be aggregated where the source is read; None if Spark is needed.
+    """What a scan needs to pre-aggregate the operator; None if Spark has to do it.
 
     Args:
-        operator: Its name.
+        operator: The operator's id.
         query: An aggregation or ranking directly over a source.
-        schema: Of the source.
-        growth: What was added to its state after it began.
+        schema: The schema of the source.
+        growth: The partials added to the operator's state after it began.
     """
     columns = _plain_columns(query, schema)
     if columns is None:
         return None
     types = {name: schema.field(column).type for name, column in columns.items()}
-    # SQL knows one zero; bytes know two.
+    # 0.0 and -0.0 are one key in SQL, but two in Arrow.
     if any(pa.types.is_floating(types[key.name]) for key in query.keys):
         return None
     keep = predicate(query.where, schema) if query.where else None
@@ -41,7 +41,7 @@ def early_operator(
 
 
 def _plain_columns(query: Stateful, schema: pa.Schema) -> dict[str, str] | None:
-    """The columns of the source that an operator takes; None if it takes something else."""
+    """The source columns that an operator reads; None if it reads anything but plain columns."""
     columns: dict[str, str] = {}
     wanted = carried_columns(query)
     time = time_of(query)

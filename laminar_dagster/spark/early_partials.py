@@ -1,9 +1,8 @@
-"""Partials made where records are read, for operators that need nothing of Spark for that.
+"""Pre-aggregation in the scan, for operators that need no expression of Spark for it.
 
 An aggregation or ranking over a source whose time, keys and arguments are plain columns, and whose
-filter Arrow can evaluate as Spark would, is brought together by the task that decodes the records.
-Then only the partials go to Spark, not the records to Spark and back: of windows about a hundredth
-of the bytes.
+filter Arrow can evaluate as Spark would, is aggregated by the task that decodes the records. Then
+only partials go to Spark, not records to Spark and back: for windows about 1 % of the bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from laminar_dagster.spark.columns import CONTROL, EARLY, END, LATE, PART, SEQUE
 from laminar_dagster.spark.keyed_partials import KeyedPartials
 from laminar_dagster.spark.partial_step import ROWS_AT_ONCE, WindowPartials, count_records
 
-# From records to booleans; null is neither true nor false.
+# A filter: from records to a mask, null where SQL's answer is NULL.
 Predicate = Callable[[Any], Any]
 
 
@@ -29,9 +28,9 @@ class EarlyOperator:
     """What a task needs to aggregate the records of a source for one operator.
 
     Attributes:
-        columns: Those of the source, by the names under which the operator knows them.
+        columns: The operator's name of each column, with the source's name of it.
         keep: The filter; None keeps everything.
-        lateness: How late records may be, where the scan hands on late ones.
+        lateness: How late records may be, in microseconds, if the scan hands on late ones.
     """
 
     partials: WindowPartials | KeyedPartials
@@ -42,7 +41,7 @@ class EarlyOperator:
 
 @dataclass
 class EarlyAggregator:
-    """Aggregates the records of one split for one operator, as they come."""
+    """Aggregates the records of one split for one operator, as they are read."""
 
     operator: EarlyOperator
     part: int
@@ -51,8 +50,8 @@ class EarlyAggregator:
     _sequence: int = 0
 
     def add(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Table]]:
-        """Take records; when enough have come, hand out their count and their partials."""
-        # Cut as Spark would, for sums of floats: what is added first is a part of the answer.
+        """Buffer records; once there are enough, yield their count and their partials."""
+        # Cut where PartialStep would: the order of additions changes sums of floats.
         while self._rows + rows.num_rows >= ROWS_AT_ONCE:
             room = ROWS_AT_ONCE - self._rows
             self._wait(rows.slice(0, room))
@@ -62,7 +61,7 @@ class EarlyAggregator:
             self._wait(rows)
 
     def finish(self) -> Iterator[tuple[str, pa.Table]]:
-        """The count and the partials of what is waiting."""
+        """Yield the count and the partials of the buffered records."""
         if not self._waiting:
             return
         partials = self.operator.partials
@@ -98,7 +97,7 @@ _SHARED: Final = (PART, SEQUENCE, CONTROL, END)
 
 
 def early_fields(operators: Sequence[EarlyOperator]) -> list[pa.Field]:
-    """The columns of a scan that carry partials; none if it makes none."""
+    """The columns of a scan that carry partials; none if it makes no partials."""
     if not operators:
         return []
     fields = [(EARLY, pa.int32()), (SEQUENCE, pa.int64()), (END, pa.int64())]

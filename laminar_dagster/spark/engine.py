@@ -83,7 +83,7 @@ class SparkEngine:
         parent: CheckpointManifest,
         attempt: CheckpointId,
     ) -> EpochOutput:
-        """What is done to the state in an epoch that reads nothing."""
+        """Run an upkeep epoch, which changes state and reads no source."""
         match upkeep:
             case Rescale():
                 return self._rescale(plan, parent, attempt)
@@ -114,11 +114,11 @@ class SparkEngine:
             }
         return Examination(mistakes, columns)
 
-    # --- what goes in ---------------------------------------------------------------------------
+    # --- input ----------------------------------------------------------------------------------
 
     @contextmanager
     def _session(self) -> Iterator[SparkSession]:
-        """What everything of an epoch is computed in, types in columns' declarations included."""
+        """The active session for an epoch; also used to parse the types of declared columns."""
         with active(epoch_session(self.session(), self.model.config.spark)) as spark:
             yield spark
 
@@ -131,7 +131,7 @@ class SparkEngine:
     ) -> Compiler:
         planned = {source.source_id: source for source in plan.sources}
         additions = additions_since(parent, self.model, plan.epoch, self.store)
-        # A source that came to the pipeline after the plan: nothing is read of it yet.
+        # A source added to the pipeline after the plan was made is not in it, and not read yet.
         clocks = {name: _clock(name, planned.get(name), parent) for name in self.sources}
         return Compiler(
             spark=spark,
@@ -202,7 +202,7 @@ class SparkEngine:
     def _rescale(
         self, plan: EpochPlan, parent: CheckpointManifest, attempt: CheckpointId
     ) -> EpochOutput:
-        """Spread the state over as many buckets as the pipeline has now."""
+        """Redistribute the state over the number of buckets that the pipeline has now."""
         with self._session() as spark:
             compiler = self._compiler(spark, plan, parent, attempt)
             with _telling_errors(compiler):
@@ -213,7 +213,7 @@ class SparkEngine:
         operators = _operator_entries(compiler, spread.files)
         return output_of_upkeep(plan, parent, operators, spread.violations)
 
-    # --- what comes out -------------------------------------------------------------------------
+    # --- output ---------------------------------------------------------------------------------
 
     def _output(
         self,
@@ -255,7 +255,7 @@ def _run(compiler: Compiler) -> EpochReports:
 
 @contextmanager
 def _telling_errors(compiler: Compiler) -> Iterator[None]:
-    """What Spark has against a job, told as an error of this package."""
+    """Error translation: raise Spark's errors about a job as errors of this package."""
     try:
         yield
     except (AnalysisException, ParseException) as error:
@@ -329,7 +329,7 @@ def _entry_of(source: SourceId, parent: CheckpointManifest | None) -> SourceOffs
 def _chains(
     parent: CheckpointManifest | None,
 ) -> dict[OperatorId, dict[int, tuple[PartitionSnapshotEntry, ...]]]:
-    """The parent's state files, each with its origin written down."""
+    """The parent's state files by operator and bucket; each names the checkpoint that wrote it."""
     if parent is None:
         return {}
     chains: dict[OperatorId, dict[int, tuple[PartitionSnapshotEntry, ...]]] = {}
@@ -345,7 +345,7 @@ def _chains(
 def _in_order(
     entries: tuple[PartitionSnapshotEntry, ...],
 ) -> tuple[PartitionSnapshotEntry, ...]:
-    """By partition, then by age; the file of this epoch has no origin yet and comes last."""
+    """Sort by partition, then by age; the file of this epoch has no origin yet and is last."""
     return tuple(
         sorted(
             entries,
@@ -388,6 +388,6 @@ def _dead_letters(reports: EpochReports) -> tuple[DeadLetterEntry, ...]:
 
 
 def _digest(reports: EpochReports, sink: SinkId) -> str:
-    """Of all files of a sink by name: what was put out, however many tasks did it."""
+    """A digest of a sink's output, over its files by name: the same for any number of tasks."""
     lines = [f"{file.path} {file.sha256}" for file in reports.staged.get(sink, ())]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Frames whose rows become several: what a list or map gives, held against what is asked for."""
+"""Explodes frames, after checking the columns of the list or map against those the query names."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def exploded_frame(rows: DataFrame, explode: Explode, operator: str | None) -> D
 
     Args:
         rows: With the columns that are kept, and ``_items``; see ``ExplodeStep``.
-        explode: How.
-        operator: Under whose name records are counted; None if these rows are no records.
+        explode: The relation.
+        operator: The operator that records are counted for; None if these rows are no records.
 
     Raises:
-        WrongType: There is no list or map, or it has more or fewer columns than are named.
+        WrongType: It is no list or map, or has more or fewer columns than the query names.
     """
     made = _made(rows.schema[ITEMS].dataType, explode)
     if isinstance(rows.schema[ITEMS].dataType, MapType):
         others = [quoted(name) for name in rows.columns if name != ITEMS]
         rows = rows.selectExpr(*others, f"map_entries({ITEMS}) AS {ITEMS}")
-    # A step takes no columns whose names hold a dot, as those of LATERAL VIEW do.
+    # mapInArrow fails on column names with a dot, as those of LATERAL VIEW: rename them.
     plain = {each.name: f"{_OWN}{number}" for number, each in enumerate(explode.columns)}
     rows = rows.toDF(*(plain.get(name, name) for name in rows.columns))
-    # Of a report everything else is null, whatever a record has.
+    # Every column is nullable: rows that carry reports have nulls everywhere else.
     own = [StructField(each.name, each.dataType) for each in rows.schema if each.name != ITEMS]
     found = {}
     for number, each in enumerate(explode.found):
@@ -65,7 +65,7 @@ def exploded_frame(rows: DataFrame, explode: Explode, operator: str | None) -> D
 
 
 def _made(kind: DataType, explode: Explode) -> list[tuple[str | int, DataType]]:
-    """The columns that an item becomes: its place, the whole of it, or which of its fields."""
+    """The columns of an item, with types: its position, the whole item, or a field's index."""
     what = explode.kind
     columns: list[tuple[str | int, DataType]]
     if isinstance(kind, MapType):
@@ -85,7 +85,7 @@ def _made(kind: DataType, explode: Explode) -> list[tuple[str | int, DataType]]:
 
 
 def _columns_of(item: DataType, explode: Explode) -> list[tuple[str | int, DataType]]:
-    """An item of a list, or its fields."""
+    """The columns of an item of a list: the item as a whole, or each field of a struct."""
     is_apart = explode.kind == "inline" or (explode.kind == "unnest" and len(explode.names) > 1)
     if isinstance(item, StructType) and is_apart:
         return [(number, each.dataType) for number, each in enumerate(item.fields)]

@@ -1,7 +1,7 @@
-"""Makes of each row one for every item of a list in it, on the executors: for ``mapInArrow``.
+"""Explodes rows, one for every item of a list, on the executors: for ``mapInArrow``.
 
-Rows stay in their partition and in their order, and items in theirs. Spark could do it by itself,
-but a record without items would be gone before it was counted.
+Rows stay in their partition, and rows and items in their order. Spark's own explode would drop a
+record without items before it was counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from laminar_dagster.spark.columns import CONTROL, KEEP, PART
 from laminar_dagster.spark.partial_step import control_rows, count_records
 
-# The list of a row; the entries of a map are one too. The step drops it.
+# The list (or entries of a map) to explode. The step drops this column.
 ITEMS: Final = "_items"
 
 
@@ -28,12 +28,12 @@ class ExplodeStep:
     Input: ``_part``, ``_control``, ``_keep``, columns, and ``_items``.
 
     Attributes:
-        operator: Under whose name records are counted; None where the rows are no records.
+        operator: The operator that records are counted for; None where the rows are no records.
         keeps_empty: A row without items stays, with nulls in their place.
-        places: The columns that hold the place of an item, from 0.
+        places: The columns that hold the position of an item, from 0.
         items: The columns that hold the item itself.
-        fields: The columns that hold a field of it, and which.
-        schema: Of what comes out.
+        fields: The columns that hold a field of the item, with the field's index.
+        schema: The output schema.
     """
 
     operator: str | None
@@ -44,7 +44,7 @@ class ExplodeStep:
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Explode what comes; reports are passed on."""
+        """Explode live rows; pass reports on."""
         for sequence, batch in enumerate(batches):
             if batch.num_rows:
                 yield from self._exploded(pa.Table.from_batches([batch]), sequence)
@@ -69,10 +69,10 @@ class ExplodeStep:
     def _rows(
         self, records: pa.Table, rows: np.ndarray, lists: pa.Array, counts: np.ndarray
     ) -> pa.Table:
-        """What some rows become, in their order."""
+        """The output rows of some input rows, in their order."""
         held = counts[rows].astype(np.int64)
         made = np.maximum(held, 1)
-        # Each list begins where those before it end: among the items, and among what comes out.
+        # Offsets of each list: among the output rows (`begin`), then among the items (`wanted`).
         begin = np.repeat(np.cumsum(made) - made, made)
         place = np.arange(len(begin), dtype=np.int64) - begin
         is_empty = np.repeat(held == 0, made)

@@ -1,4 +1,4 @@
-"""What feeds what in a pipeline, and whether records or results of them come out."""
+"""The view graph of a pipeline: what reads what, and whether a view emits records or results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _RESULTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Feeding:
-    """What feeds what in one pipeline.
+    """The view graph of one pipeline.
 
     Attributes:
         published: The views that have a sink.
@@ -57,7 +57,7 @@ class Feeding:
         return found + readings_through_views(self.model)
 
     def staged_views(self) -> tuple[View, ...]:
-        """Views with an end of their own: a sink, a contract or state. Others only feed these."""
+        """Views with a sink, a contract or state of their own; these read all other views."""
         contracts = {contract.view for contract in self.model.contracts}
         found = tuple(
             view
@@ -66,26 +66,26 @@ class Feeding:
             or view.name in contracts
             or any(stateful_operators(view))
         )
-        # Offsets move on also where nothing is published.
+        # Without any, run all views: offsets have to advance even if nothing is published.
         return found or self.model.views
 
     def is_asked_for(self, view: View) -> bool:
-        """Whether something with an end of its own reads a view, or is it."""
+        """Whether a view is staged, or a staged view reads it, directly or through others."""
         if view in self.staged_views():
             return True
         return any(self.is_asked_for(each) for each in self.model.views if view.name in each.reads)
 
     def is_past_records(self, query: Relation) -> bool:
-        """Whether results come out and no records: of all that keeps state or multiplies rows."""
+        """Whether a query emits results, not records: it keeps state, joins or multiplies rows."""
         if any(isinstance(each, _RESULTS) for each in relations(query)):
             return True
         below = filter(None, map(self.view, _inputs_of(query)))
         return any(self.is_past_records(view.query) for view in below)
 
     def tells_differences(self, query: Relation) -> bool:
-        """Whether an epoch's rows are what it has changed in all, in whatever order they stand.
+        """Whether an epoch emits net differences, so that the order of its rows has no meaning.
 
-        Otherwise they are one change after the other, and the last of a key decides.
+        Otherwise rows are a sequence of changes, and the last one of a key wins.
         """
         match query:
             case WindowAggregate() | KeyedAggregate() | Ranked() | Join():
@@ -103,7 +103,7 @@ class Feeding:
                 assert_never(query)
 
     def sources_of(self, query: Relation) -> tuple[str, ...]:
-        """The sources that feed a query, through other views too, each as often as it is read."""
+        """The sources below a query, through other views too; once for every time one is read."""
         found: list[str] = []
         for name in _inputs_of(query):
             below = self.view(name)
@@ -116,7 +116,7 @@ class Feeding:
 
 
 def _inputs_of(query: Relation) -> Iterator[str]:
-    """The sources and views that a query reads, each as often as it does."""
+    """The sources and views that a query names, once for every mention."""
     for relation in relations(query):
         if isinstance(relation, TableInput):
             yield relation.name

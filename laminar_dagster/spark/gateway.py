@@ -1,7 +1,7 @@
-"""Starts the JVM of Spark's driver, and tells it its settings in a file.
+"""Starts the JVM of Spark's driver, and passes it its settings in a file.
 
-pyspark's own way is ``--conf key=value``: every account of a machine can read the command lines of
-all processes. The file is for this account alone, and gone when the JVM has read it.
+pyspark itself passes ``--conf key=value``, but every account of a machine can read the command
+lines of all processes. The file is readable by this account only, and removed once the JVM is up.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ def launch_driver(settings: Mapping[str, str], withheld: Collection[str]) -> Non
     """Start the JVM in which Spark's driver will run.
 
     Args:
-        settings: Of Spark.
-        withheld: Variables of the environment that are not handed on to it, nor by it.
+        settings: Spark's settings.
+        withheld: Environment variables that neither the JVM nor its children get.
 
     Raises:
-        PySparkRuntimeError: It ended at once.
+        PySparkRuntimeError: The JVM ended before it was up.
     """
-    # For this account alone, whatever the umask.
+    # mkdtemp: accessible to this account only, whatever the umask.
     folder = Path(tempfile.mkdtemp(prefix="laminar-spark-"))
     try:
         arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
         theirs = _taken_out(arguments)
         file = folder / "spark.properties"
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-            # Of two lines for one key the later counts.
+            # The later of two lines for one key wins: ours override the user's.
             out.write(f"{theirs}\n{properties(settings)}")
         environment = _environment(settings, withheld)
         command = [_PROPERTIES, str(file), *_defaults(theirs), *arguments]
@@ -57,27 +57,27 @@ def launch_driver(settings: Mapping[str, str], withheld: Collection[str]) -> Non
     with _told_of(port, secret):
         connect: Any = launch_gateway
         gateway = connect()
-    # With the end of this object the JVM's input ends, and with that the JVM.
+    # Keep the process object alive: when it goes, the JVM's stdin closes, and the JVM exits.
     gateway.proc = process
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001, no other way in
 
 
 def properties(settings: Mapping[str, str]) -> str:
-    """Settings as a file of Java properties."""
+    """Format settings as a Java properties file."""
     return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
 
 
 def _escaped(text: str) -> str:
     units = text.encode("utf-16-be", "surrogatepass")
     codes = (int.from_bytes(units[place : place + 2]) for place in range(0, len(units), 2))
-    # All but letters and digits: `=`, `:`, `#`, `\\` and white space have a meaning.
+    # Escape all but letters and digits: `=`, `:`, `#`, `\\` and white space are syntax.
     return "".join(
         chr(code) if code < 128 and chr(code).isalnum() else f"\\u{code:04x}" for code in codes
     )
 
 
 def _taken_out(arguments: list[str]) -> str:
-    """The content of the user's own file of properties, taken out of the arguments."""
+    """Remove the user's own properties file from the arguments, and return its content."""
     if _PROPERTIES not in arguments:
         return ""
     place = arguments.index(_PROPERTIES)
@@ -87,14 +87,17 @@ def _taken_out(arguments: list[str]) -> str:
 
 
 def _defaults(theirs: str) -> list[str]:
-    """With a file of properties Spark does not look into ``spark-defaults.conf`` unless asked."""
+    """The option to read ``spark-defaults.conf``: Spark skips it if given a properties file.
+
+    Without it where the user has a properties file of their own: that replaces the defaults.
+    """
     return [] if theirs else ["--load-spark-defaults"]
 
 
 def _environment(settings: Mapping[str, str], withheld: Collection[str]) -> dict[str, str]:
     found = {name: value for name, value in os.environ.items() if name not in withheld}
     if settings.get(_ADDRESS) == _LOOPBACK:
-        # No setting says where the driver's pages are: without this they are at all addresses.
+        # No setting binds the driver's web UI: without this variable it listens on all addresses.
         found.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     return found
 
@@ -110,7 +113,7 @@ def _spawn(
             "SPARK_CONNECT_MODE": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "connection"),
         },
-        # Ctrl-C is for this process, which ends the epoch at hand first.
+        # Ctrl-C must not reach the JVM: this process finishes the current epoch first.
         preexec_fn=_ignore_interrupts,
     )
 
@@ -120,19 +123,19 @@ def _ignore_interrupts() -> None:
 
 
 def _wait(process: subprocess.Popen[bytes], connection: Path) -> tuple[int, str]:
-    """Where the JVM listens, and the secret that it asks for."""
+    """Wait until the JVM is up, and return its port and the secret to connect with."""
     while not connection.is_file():
         if process.poll() is not None:
             raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
         time.sleep(_PAUSE_SECONDS)
-    # An integer, and a text after the number of its bytes.
+    # File format: the port, the length of the secret (4 bytes each, big-endian), the secret.
     told = connection.read_bytes()
     return int.from_bytes(told[:4]), told[8 : 8 + int.from_bytes(told[4:8])].decode()
 
 
 @contextmanager
 def _told_of(port: int, secret: str) -> Iterator[None]:
-    """Where pyspark looks for a JVM that runs already."""
+    """Set the environment variables by which pyspark connects to a JVM that already runs."""
     told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(told)
     try:

@@ -1,6 +1,6 @@
-"""Values of groups gathered into lists, and chosen by another value. In columns, without a loop.
+"""List aggregates, MIN_BY and MAX_BY over groups: vectorised, without a loop over rows.
 
-Rows are given in the order of their groups, with the number of the group of each.
+Rows come in the order of their groups, each with the number of its group.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def gathered_lists(lists: Any, groups: Numbers, count: int, *, distinct: bool) -
 
 
 def chosen(values: Any, by: Any, groups: Numbers, count: int, *, largest: bool) -> Any:
-    """For each group the value beside the smallest, or largest, of another column.
+    """For each group the value in the row where ``by`` is smallest, or largest.
 
-    Where that is the same, the smallest or largest value is taken: so no order of rows matters.
+    Ties are broken by the smallest or largest value, so the order of rows does not matter.
     """
     rows = pa.table({"group": pa.array(groups), "by": by, "value": values})
     rows = rows.filter(pc.is_valid(rows.column("by")))

@@ -1,8 +1,8 @@
-"""Partials that were added to a state after it began, in its rows and files: ``core.additions``.
+"""Schema evolution of state rows and files: partials added after it began (``core.additions``).
 
-A row carries the generation in which it began, and of several rows that become one the earliest
-counts. Files of before have neither that column nor the partials: their rows are of generation 0,
-and what they lack is filled with what adds nothing.
+A row carries the generation in which it began; merged rows take the earliest. Older files have
+neither that column nor the added partials: their rows are of generation 0, and missing partials are
+filled with neutral values.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _BEGAN: Final = PartialColumn(SINCE, SINCE, "min", "min", pa.int64())
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What was added to a state, and the generation of the rows that begin now.
+    """The partials added to a state, and the generation of the rows that begin now.
 
     Attributes:
-        added: The generation in which each partial came that was not there from the beginning.
-        hidden: Those of them that rows of before do not show.
+        added: Each added partial with the generation in which it was added.
+        hidden: The added partials that are NULL in rows of an earlier generation.
     """
 
     generation: int
@@ -37,35 +37,35 @@ class Growth:
     hidden: tuple[str, ...] = ()
 
     def is_known(self, partials: Sequence[str]) -> str | None:
-        """Whether a row knows all of an aggregate, as Spark SQL; None if every row does."""
+        """Spark SQL that is false in rows too old for an aggregate's partials; None if none are."""
         came = [when for name, when in self.added if name in partials and name in self.hidden]
         return f"{SINCE} >= {max(came)}" if came else None
 
 
 def began(growth: Growth | None) -> tuple[PartialColumn, ...]:
-    """The column that says in which generation a row began, if one is needed."""
+    """The partial that holds the generation in which a row began; none without additions."""
     return (_BEGAN,) if growth else ()
 
 
 def beginning(growth: Growth | None, rows: int) -> dict[str, pa.Array]:
-    """That column for rows that begin now."""
+    """The ``_since`` column for rows that begin now; none without additions."""
     return {SINCE: pa.array(np.full(rows, growth.generation, np.int64))} if growth else {}
 
 
 def growth_told(growth: Growth | None) -> dict[str, Any]:
-    """What a file tells of it."""
+    """The entries about added partials in a file's metadata."""
     return {"generation": growth.generation, "added": dict(growth.added)} if growth else {}
 
 
 def growth_of_file(about: Mapping[str, Any]) -> Growth | None:
-    """What a file tells of it, read."""
+    """Read ``growth_told`` back from a file's metadata; None if nothing was added."""
     if "generation" not in about:
         return None
     return Growth(about["generation"], tuple(about["added"].items()))
 
 
 def grown(table: pa.Table, columns: Sequence[PartialColumn], growth: Growth | None) -> pa.Table:
-    """Stored rows with the columns that were added since."""
+    """Stored rows with the columns of partials that were added after they were written."""
     if growth is None:
         return table
     about = json.loads((table.schema.metadata or {}).get(METADATA, b"{}"))
@@ -73,7 +73,7 @@ def grown(table: pa.Table, columns: Sequence[PartialColumn], growth: Growth | No
     added = {name: when for name, when in growth.added if stored.get(name, 0) != when}
     for column in columns:
         if column.name in added:
-            # One of that name may be there, from before it was left out and came again.
+            # A partial removed and added again starts anew: drop the column of its first life.
             if column.name in table.column_names:
                 table = table.drop_columns([column.name])
             table = table.append_column(column.name, _nothing(column, table.num_rows))
@@ -83,7 +83,7 @@ def grown(table: pa.Table, columns: Sequence[PartialColumn], growth: Growth | No
 
 
 def _nothing(column: PartialColumn, rows: int) -> pa.Array:
-    """What adds nothing: a count of 0, and otherwise null."""
+    """Neutral values for an added partial: 0 for a count, null for all others."""
     if column.first == "count":
         return pa.array(np.zeros(rows, np.int64))
     return pa.nulls(rows, column.arrow_type)

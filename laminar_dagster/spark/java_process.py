@@ -1,11 +1,11 @@
-"""The Java process of a local Spark: it outlives what asks us to stop, and its end has a name.
+"""The Java process of a local Spark: it ignores stop signals, and its end raises ``SparkLost``.
 
-Service managers, ``timeout`` and terminals signal a whole group of processes. Were Java or the
-Python workers to end at once, the epoch at hand could not be finished. They end with this process:
-Java when its standard input does, the workers with Java.
+Service managers, ``timeout`` and terminals signal a whole process group. If Java or the Python
+workers ended at once, the current epoch could not be finished. They end with this process: Java
+when its standard input is closed, the workers with Java.
 """
 
-# pyspark shows its gateway to Java to nobody. Its names are stable since Spark 2.
+# pyspark has no public access to its Java gateway. The private names are stable since Spark 2.
 # ruff: noqa: SLF001
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pyspark.sql import SparkSession
 
 from laminar_dagster.core.errors import SparkLost
 
-# A connection breaks a moment before the process that held it is gone.
+# The connection breaks shortly before the process is gone: wait so long for its exit code.
 _END_SECONDS: Final = 5.0
 
 
 def ignore_stop_signals(session: SparkSession) -> None:
-    """Let Java go on when its group is asked to stop. SIGINT it ignores from its start."""
+    """Make Java ignore SIGTERM sent to its process group. It ignores SIGINT from its start."""
     jvm = session.sparkContext._jvm
     assert jvm is not None
     jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal("TERM"), jvm.sun.misc.SignalHandler.SIG_IGN)
@@ -35,10 +35,10 @@ def ignore_stop_signals(session: SparkSession) -> None:
 
 @contextlib.contextmanager
 def naming_lost_java() -> Iterator[None]:
-    """Tell whatever goes wrong for want of the Java process as just that.
+    """Raise ``SparkLost`` in place of any error that is caused by the end of the Java process.
 
     Raises:
-        SparkLost: It has ended, or did not come up.
+        SparkLost: The Java process has ended, or did not start.
     """
     try:
         yield

@@ -1,7 +1,7 @@
 """The state of one partition of a join: a chain of immutable files, to which rows are only added.
 
-All files are asked for the rows of a key: what is looked up costs what is found. A key with many
-rows is not rewritten when one more comes.
+A lookup searches all files for a key's rows: its cost depends on how many it finds. A key with many
+rows is not rewritten when one more row arrives.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Slack = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class JoinChain(KeyedChain):
-    """The files of one partition, with the origin of each written down."""
+    """The files of one partition; each entry names the checkpoint that wrote it."""
 
     shape: JoinShape
 
     def rows_of(self, hashes: Hashes, closing: Closing) -> pa.Table:
-        """The rows of some hashes, in order, that had not ended when the epoch began."""
+        """The rows with the given key hashes that had not ended when the epoch began, sorted."""
         found = [matching(self.home.mapped(each, self.shape), hashes) for each in self.files]
         return open_rows(self.shape.merge(found), closing.previous)
 
@@ -35,8 +35,8 @@ class JoinChain(KeyedChain):
         """The hashes of rows that fall due in this epoch.
 
         Args:
-            closing: How far event time has come.
-            slack: How long before its end a row of the left, and of the right, falls due.
+            closing: The watermark before and after this epoch.
+            slack: How long before its end a row falls due, for the left and for the right side.
         """
         found = [np.empty(0, np.int64)]
         for entry in self.files:
@@ -51,7 +51,7 @@ class JoinChain(KeyedChain):
         return np.unique(np.concatenate(found))
 
     def closing_rows(self, closing: Closing) -> pa.Table:
-        """The rows that end in this epoch, in order."""
+        """The rows that end in this epoch, sorted."""
         found = []
         for entry in self.files:
             if entry.event_time and closing.has_closed(entry.event_time[0]):
@@ -61,7 +61,7 @@ class JoinChain(KeyedChain):
 
 
 def is_due(rows: pa.Table, closing: Closing, slack: Slack) -> Booleans:
-    """Which rows fall due in an epoch: so long before they end."""
+    """A mask of the rows that fall due in an epoch: ``slack`` before their end."""
     if closing.now is None or not rows.num_rows:
         return np.zeros(rows.num_rows, np.bool_)
     sides = rows.column(SIDE).to_numpy()

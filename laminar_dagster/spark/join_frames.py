@@ -1,10 +1,10 @@
-"""A join as frames of Spark: from the records of both sides to the rows that come out.
+"""A join as Spark frames: from the records of both sides to the output rows.
 
 ::
 
     records of the left  --JoinRecords--> rows --+
                                                  +--bucket by key--> JoinStep --> pairs, and rows
-    records of the right --JoinRecords--> rows --+                                that are alone
+    records of the right --JoinRecords--> rows --+                                without partner
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from laminar_dagster.spark.keyed_rows import WEIGHT
 from laminar_dagster.spark.partial_step import PartialStep
 from laminar_dagster.spark.state_shape import KeyColumn
 
-# More than any source has parts: what both sides count is kept apart.
+# Added to parts of the right side, and above any real part: keeps the counts of both sides apart.
 _PARTS_APART: Final = 1_000_000_000_000_000
 
 
 def inputs_of_side(join: Join, number: int) -> tuple[Projection, ...]:
-    """What is needed of a record of the left (0) or the right (1)."""
+    """The columns that the join needs of a record of the left (0) or the right (1)."""
     side = join.sides[number]
     time = side.window.time if side.window else side.time
     found = [Projection(f"_k{place}", sql) for place, sql in enumerate(side.keys)]
@@ -50,12 +50,12 @@ def inputs_of_side(join: Join, number: int) -> tuple[Projection, ...]:
 
 
 def is_told_alone(join: Join, number: int) -> bool:
-    """Whether a row of a side that can have no partner is told all the same."""
+    """Whether rows of a side that have no partner matter to the output: outer, semi, anti joins."""
     return join.has_right_alone if number else join.has_left_alone
 
 
 def terms_of_join(join: Join) -> Terms:
-    """When rows belong together, and when that is told."""
+    """The matching rule of a join, and when it emits rows."""
     keys = tuple(f"_k{place}" for place in range(len(join.left.keys)))
     compared = tuple((f"_x{place}", each) for place, each in enumerate(join.comparisons))
     edges = (END,) if join.emits == "close" else ()
@@ -65,10 +65,10 @@ def terms_of_join(join: Join) -> Terms:
 def shape_of_join(
     operator: OperatorId, join: Join, sides: tuple[DataFrame, DataFrame]
 ) -> JoinShape:
-    """What the state of a join looks like, given the records of both sides.
+    """The shape of a join's state, given the records of both sides.
 
     Raises:
-        WrongType: What is to be compared has other types on the two sides, or cannot be.
+        WrongType: Compared columns have different types on the two sides, or a nested type.
     """
     types = [
         {each.name: each.type for each in to_arrow_schema(side.schema, timezone="UTC")}
@@ -96,13 +96,13 @@ def rows_of_join(
     shape: JoinShape,
     counts: tuple[bool, bool],
 ) -> DataFrame:
-    """The records of both sides as rows of state, with reports and their hash.
+    """The records of both sides as state rows with hashes, and the reports of both.
 
     Args:
-        sides: With ``inputs_of_side``.
-        join: The query.
-        shape: Of its state.
-        counts: Whether what comes of a side are records that have to be accounted for.
+        sides: The frames of both sides, with the columns of ``inputs_of_side``.
+        join: The relation.
+        shape: The shape of its state.
+        counts: For each side whether its rows are records, which have to be counted.
     """
     terms = terms_of_join(join)
     frames = []
@@ -115,7 +115,7 @@ def rows_of_join(
 
 
 def _mapped(frame: DataFrame, step: PartialStep) -> DataFrame:
-    """Hand rows to a step. Spark asks for columns by name, and takes a dot for a struct's field."""
+    """Run a step on rows under plain names: mapInArrow reads a dot in a name as a struct field."""
     names = frame.columns
     plain = frame.toDF(*(f"c{number}" for number in range(len(names))))
 
@@ -126,7 +126,7 @@ def _mapped(frame: DataFrame, step: PartialStep) -> DataFrame:
 
 
 def finished_join(told: DataFrame, join: Join) -> DataFrame:
-    """What a join puts out, under the names of its columns."""
+    """The output of a join, under the names of its columns."""
     found = [f"{WEIGHT}"] if join.is_weighed else []
     for number, side in enumerate(join.sides):
         for each in side.columns:
@@ -163,7 +163,7 @@ def _common_type(
 
 
 def _one_zero(records: DataFrame, shape: JoinShape, number: int) -> DataFrame:
-    """SQL knows one zero; bytes know two. And parts of the two sides have numbers of their own."""
+    """Records with -0.0 as 0.0 in keys, one value in SQL, and with parts distinct by side."""
     floats = {each.name for each in shape.keys if pa.types.is_floating(each.arrow_type)}
     own = {PART: f"{PART} + {number * _PARTS_APART}L"}
     own |= {name: f"IF({name} = 0, abs({name}), {name})" for name in floats}

@@ -1,7 +1,7 @@
-"""Which rows of two sides belong together. In columns, without a loop over rows.
+"""Matches the rows of two join sides: vectorised, without a loop over rows.
 
-Rows of the right are put in order by key and time; the partners of a row of the left are then a
-range of them, found by searching.
+Rows of the right are sorted by key and time; the partners of a left row are then a range of them,
+found by binary search.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Whole = npt.NDArray[np.int64]
 
-# A key with a null in it is none that the other side could have.
+# Codes for keys with a null, left and right: they differ, because NULL never matches.
 _NO_KEY: Final = (-1, -2)
 _COMPARE: Final[dict[ComparisonOperator, Callable[[Any, Any], Any]]] = {
     "<": pc.less,
@@ -37,13 +37,13 @@ _COMPARE: Final[dict[ComparisonOperator, Callable[[Any, Any], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When a row of the left and one of the right belong together.
+    """The condition on which a left row and a right row match.
 
     Attributes:
-        keys: Columns that are equal, and not null.
-        bounds: The smallest and largest time of the right minus that of the left.
-        compared: Columns, and how that of the left stands to that of the right.
-        is_turned: The sides have changed over: it is how that of the right stands to the left.
+        keys: The columns that must be equal, and not null.
+        bounds: The smallest and largest allowed value of right time minus left time.
+        compared: Columns with an operator: left value, operator, right value must hold.
+        is_turned: The sides are swapped: operators apply with the right value first.
     """
 
     keys: tuple[str, ...]
@@ -53,12 +53,12 @@ class Rule:
 
     @property
     def turned(self) -> Rule:
-        """The same with the sides changed over."""
+        """The same rule with the sides swapped."""
         bounds = None if self.bounds is None else (-self.bounds[1], -self.bounds[0])
         return Rule(self.keys, bounds, self.compared, not self.is_turned)
 
     def pairs(self, left: pa.Table, right: pa.Table) -> tuple[Whole, Whole]:
-        """Places of the left and of the right that belong together."""
+        """The row indices, left and right, of all matching pairs."""
         ranges = _ranges(left, right, self)
         held = ranges.last - ranges.first
         before = np.cumsum(held) - held
@@ -73,7 +73,7 @@ class Rule:
         return one, other
 
     def partners(self, left: pa.Table, right: pa.Table) -> Whole:
-        """How many rows of the right, by weight, belong to each of the left."""
+        """For each left row the sum of the weights of its matching right rows."""
         weights = right.column(WEIGHT).to_numpy()
         if self.compared:
             one, other = self.pairs(left, right)
@@ -88,7 +88,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Ranges:
-    """Rows of the right in order; and for each row of the left, which of them are its partners."""
+    """The sort order of the right, and for each left row the range of its partners in it."""
 
     order: Whole
     first: Whole
@@ -104,7 +104,7 @@ def _ranges(left: pa.Table, right: pa.Table, rule: Rule) -> _Ranges:
         return _Ranges(order, first, last)
     times, their_times = left.column(TIME).to_numpy(), right.column(TIME).to_numpy()
     known = np.unique(their_times)
-    # A key and a time as one number: a time is its place among all, so none reaches the next key.
+    # Key and time in one number: times are replaced by ranks below `width`, so keys stay apart.
     width = len(known) + 1
     stored = others * width + np.searchsorted(known, their_times)
     order = np.argsort(stored, kind="stable")
@@ -117,7 +117,7 @@ def _ranges(left: pa.Table, right: pa.Table, rule: Rule) -> _Ranges:
 
 
 def _codes(left: pa.Table, right: pa.Table, keys: Sequence[str]) -> tuple[Whole, Whole]:
-    """A number for each key, the same on both sides."""
+    """Integer codes of the keys of both sides; equal keys have equal codes."""
     count = left.num_rows
     codes = np.zeros(count + right.num_rows, np.int64)
     is_null = np.zeros(len(codes), np.bool_)
@@ -152,6 +152,6 @@ def _combined(codes: Whole, more: Whole) -> Whole:
 
 
 def _taken(column: pa.ChunkedArray, places: Whole) -> pa.ChunkedArray:
-    """Values at some places, in a form in which they compare as in SQL."""
+    """The values at these indices; floats as ordered bits, so that NaN compares as in SQL."""
     values = ordered_bits(column) if pa.types.is_floating(column.type) else column
     return values.take(pa.array(places))

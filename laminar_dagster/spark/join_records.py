@@ -1,4 +1,4 @@
-"""From records of one side of a join to rows of its state."""
+"""Converts records of one side of a join to rows of its state."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from laminar_dagster.spark.join_step import Terms
 from laminar_dagster.spark.keyed_rows import WEIGHT
 from laminar_dagster.spark.window_assignment import WindowAssignment
 
-# False: the record can have no partner, whatever the other side holds.
+# False: the record's own columns already rule out any match.
 FITS: Final = "_fits"
 
 
 @dataclass(frozen=True)
 class JoinRecords:
-    """Gives records their end, and the columns of the other side as nulls.
+    """Sets the end up to which a record waits for partners; the other side's columns are null.
 
     Attributes:
         side: 0 for the left, 1 for the right.
-        windows: Which windows a record is in; None where there are none.
+        windows: Assigns records to windows; None where the join has none.
     """
 
     shape: JoinShape
@@ -36,12 +36,12 @@ class JoinRecords:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of what comes out of a step: rows without their hash, where they come from, reports."""
+        """Output schema of a step: part, sequence and reports, then state columns without hash."""
         own = [(PART, pa.int64()), (SEQUENCE, pa.int64()), (CONTROL, pa.string())]
         return pa.schema([*own, *(each for each in self.shape.schema if each.name != HASH)])
 
     def aggregate(self, records: pa.Table, part: int, sequence: int) -> pa.Table:
-        """Records with keys, operands, columns and time, to rows of ``schema``.
+        """Convert records with keys, operands, columns and time to rows of ``schema``.
 
         Raises:
             ComputeFailed: A weight is neither 1 nor -1.

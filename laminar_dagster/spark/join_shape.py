@@ -1,7 +1,7 @@
-"""What the rows of a join's state look like: those of both sides that may still find a partner.
+"""The row layout of a join's state: rows of both sides that may still find a partner.
 
-A row is never changed. One that is taken back is a row of weight -1 beside it; both go when files
-are folded.
+A row is never changed. A retraction is a row of weight -1 beside it; both are dropped when files
+are compacted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RIGHT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class KeptColumn:
-    """A column that is kept of one side, or compared between both."""
+    """A column of one side that is kept, or one that is compared between both sides."""
 
     name: str
     arrow_type: pa.DataType
@@ -41,9 +41,9 @@ class JoinShape:
     """Hash, end, side, time, weight, keys, operands, and the columns of either side.
 
     Attributes:
-        keys: What has to be equal; the left and the right have them in the same column.
-        operands: What is compared, likewise.
-        columns: Of the left and the right; those of the other side are null.
+        keys: The columns that must be equal; both sides store them in the same columns.
+        operands: Other columns that the join condition compares, stored likewise.
+        columns: The columns of the left and the right; null in rows of the other side.
     """
 
     operator: OperatorId
@@ -53,7 +53,7 @@ class JoinShape:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of a file of state."""
+        """The schema of a state file."""
         own = [(HASH, pa.int64()), (END, pa.int64()), (SIDE, pa.int8()), (TIME, pa.int64())]
         kept = [(each.name, each.arrow_type) for each in (*self.operands, *self.columns)]
         keys = [(key.name, key.arrow_type) for key in self.keys]
@@ -68,7 +68,7 @@ class JoinShape:
 
     @classmethod
     def of_file(cls, schema: pa.Schema) -> JoinShape:
-        """The shape that a file was written with."""
+        """Read the shape that a file was written with from its schema."""
         about: dict[str, Any] = json.loads(schema.metadata[METADATA])
         known = {HASH, END, SIDE, TIME, WEIGHT, *about["keys"], *about["operands"]}
         return cls(
@@ -82,31 +82,31 @@ class JoinShape:
 
     @property
     def group(self) -> tuple[str, ...]:
-        """By what rows are put in order and told apart; what has no order comes last."""
+        """The columns by which rows are sorted and distinguished; nested types come last."""
         kept: list[KeyColumn | KeptColumn] = [*self.keys, *self.operands, *self.columns]
         kept.sort(key=lambda each: bool(pa.types.is_nested(each.arrow_type)))
         return (SIDE, END, TIME, *(each.name for each in kept))
 
     @property
     def fingerprint(self) -> str:
-        """Changes when a column's name or type does."""
+        """A hash of the names and types of the columns."""
         return schema_fingerprint(self.schema)
 
     def read(self, table: pa.Table) -> pa.Table:
-        """Stored rows as rows of this shape: columns left out, and widened, where it changed.
+        """Convert stored rows to this shape: removes and widens columns after schema evolution.
 
         Raises:
-            ValueError: They cannot be read so.
+            ValueError: The rows cannot be converted.
         """
         return cast_rows(table, self.schema)
 
     def bounds(self, rows: pa.Table) -> tuple[int, int] | None:
-        """The smallest and largest end among rows; None if they have none."""
+        """The smallest and largest end among rows; None if no row has an end."""
         found = pc.min_max(rows.column(END)).as_py()
         return None if found["min"] is None else (found["min"], found["max"])
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Rows of several origins in the order of a file; what was taken back is gone."""
+        """Merge rows of several tables, sorted as in a file; rows of net weight 0 are dropped."""
         found = [part.select(self.schema.names).cast(self.schema) for part in parts]
         rows = self.sorted(pa.concat_tables([self.schema.empty_table(), *found]))
         if not rows.num_rows:
@@ -122,5 +122,5 @@ class JoinShape:
         return sorted_by(rows, (HASH, *self.group))
 
     def alive(self, rows: pa.Table) -> pa.Table:
-        """Rows without those that were taken back."""
+        """Rows without those whose weight is 0: inserted and retracted."""
         return rows.filter(pc.not_equal(rows.column(WEIGHT), 0))

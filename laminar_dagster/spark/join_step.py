@@ -1,9 +1,9 @@
-"""A join's bucket in an epoch: which pairs come about, and which rows are left alone.
+"""Advances one bucket of a join by an epoch: emits new pairs, and rows without a partner.
 
-With ``L`` and ``R`` before the epoch and ``dL`` and ``dR`` what came in it, the pairs that come
-about are those of ``L + dL`` with ``dR``, and of ``dL`` with ``R``; each weighs as much as both of
-its rows together. State is read for the keys that came, and for rows that fall due: those of which
-the watermark says that no partner can come any more.
+With state ``L`` and ``R`` before the epoch and new rows ``dL`` and ``dR``, the new pairs are those
+of ``L + dL`` with ``dR``, and of ``dL`` with ``R``; the weight of a pair is the product of the
+weights of its rows. State is read for the keys of new rows, and for rows that fall due: the
+watermark says that no partner can arrive any more.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from laminar_dagster.spark.state_chain import Closing
 if TYPE_CHECKING:
     from laminar_dagster.config.relations import JoinKind
 
-# Of which side a column is kept is told by its name.
+# The prefix of a state column's name tells which side it is of.
 PREFIXES = ("left.", "right.")
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is joined with what, and when it is told.
+    """The terms of a join: which rows match, and when output is emitted.
 
     Attributes:
-        waits: How long after the watermark has passed its time a row of the left, and of the
-            right, may still find a partner.
-        keeps: How long it is kept: at least so long, and as long as a row of the other side may
-            have to be told whether it had a partner.
+        waits: For the left and the right side: how long after the watermark has passed its time a
+            row may still find a partner.
+        keeps: For both sides: how long a row is kept. At least as long as it waits, and until all
+            rows of the other side that it may match have been judged to have a partner or not.
     """
 
     kind: JoinKind
@@ -53,25 +53,25 @@ class Terms:
 
     @property
     def slack(self) -> tuple[int, int]:
-        """How long before it ends a row falls due."""
+        """How long before its end a row falls due, for both sides."""
         return self.keeps[0] - self.waits[0], self.keeps[1] - self.waits[1]
 
     @property
     def pairs(self) -> bool:
-        """Whether rows of both sides are put out together."""
+        """Whether pairs of rows of both sides are emitted."""
         return self.kind not in ("semi", "anti")
 
     def tells_alone(self, side: int) -> bool:
-        """Whether rows of a side are told by themselves, for having a partner or none."""
+        """Whether rows of a side are emitted alone: for having no partner or, in SEMI, for one."""
         lonely = ("left", "full", "semi", "anti") if side == LEFT else ("right", "full")
         return self.kind in lonely
 
     def rule_of(self, side: int) -> Rule:
-        """When rows of the other side are partners of those of this one."""
+        """The matching rule with the given side as the left one."""
         return self.rule if side == LEFT else self.rule.turned
 
     def ends(self, rows: pa.Table, side: int) -> Any:
-        """When rows of a side are no longer kept, by their time; never if time does not matter."""
+        """The ``_end`` of a side's rows, until which they are kept; null without time bounds."""
         if self.rule.bounds is None:
             return pa.nulls(rows.num_rows, pa.int64())
         return pc.add(rows.column(TIME), pa.scalar(self.keeps[side] + 1, pa.int64()))
@@ -83,7 +83,7 @@ def terms_of(
     rule: Rule,
     waits: tuple[int, int],
 ) -> Terms:
-    """The terms of a join, with how long its rows have to be kept."""
+    """The terms of a join; computes how long its rows have to be kept."""
     terms = Terms(kind, emits, rule, waits, waits)
     if rule.bounds is None:
         return terms
@@ -97,7 +97,7 @@ def terms_of(
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of one side: those that were there, and those that came."""
+    """Rows of one side: those in the state before the epoch, and new ones."""
 
     before: pa.Table
     new: pa.Table
@@ -112,10 +112,10 @@ class JoinStep(BucketStep):
     """The state of both sides, read for the keys that an epoch touches.
 
     Output: ``_part`` (the bucket), ``_control``, ``_weight``, ``_sides``, ``_end``, and the columns
-    of both sides, sorted; what is taken back stands before what comes.
+    of both sides, sorted; retractions stand before insertions.
 
     Attributes:
-        is_joining: False where state is only written anew, as in a rescale.
+        is_joining: False if state is only rewritten, in a rescale.
     """
 
     shape: JoinShape
@@ -191,7 +191,7 @@ class JoinStep(BucketStep):
     # --- rows of one side -------------------------------------------------------------------------
 
     def _alone(self, sides: list[_Rows], closing: Closing) -> Iterator[pa.Table]:
-        """Rows that are told for having no partner, or in a semi join for having one."""
+        """Rows that are emitted for having no partner, or in a semi join for having one."""
         for side in (LEFT, RIGHT):
             if not self.terms.tells_alone(side):
                 continue
@@ -206,7 +206,7 @@ class JoinStep(BucketStep):
                 yield self._single(mine.after, self._turned(mine, others, rule), side)
 
     def _turned(self, mine: _Rows, others: _Rows, rule: Rule) -> Whole:
-        """By how much each row is told more often, or less, than before the epoch."""
+        """The weight by which the output of each row changes in this epoch; 0 if it does not."""
         is_told = self._is_told(rule.partners(mine.after, others.after))
         was_told = self._is_told(rule.partners(mine.before, others.before))
         was_told = np.concatenate((was_told, np.zeros(mine.new.num_rows, np.bool_)))
@@ -219,14 +219,14 @@ class JoinStep(BucketStep):
         return found if self.terms.kind == "semi" else ~found
 
     def _without_key(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Rows with a key that nothing is equal to: what is to be said of them is known at once."""
+        """Rows with a null in their key, which matches nothing: emitted at once, as unmatched."""
         for side in (LEFT, RIGHT):
             if self.terms.tells_alone(side) and self.terms.kind != "semi":
                 found = _of(rows, side)
                 yield self._single(found, found.column(WEIGHT).to_numpy(), side)
 
     def _closed(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """What is to be said of windows that close: both sides are complete."""
+        """The output of windows that close, when the rows of both sides are complete."""
         sides = [_of(rows, side) for side in (LEFT, RIGHT)]
         if self.terms.pairs:
             yield self._paired(*sides)
@@ -243,10 +243,10 @@ class JoinStep(BucketStep):
         columns = {each.name: rows.column(each.name) for each in self.shape.columns}
         return self._told(columns, rows.column(END), weights, 1 + side)
 
-    # --- what comes out ---------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------
 
     def _told(self, columns: dict[str, Any], ends: Any, weights: Whole, sides: int) -> pa.Table:
-        """Rows that come out, each as often as it weighs."""
+        """Output rows with a weight of 1 or -1, repeated by the amount of their weight."""
         signs = pa.array(np.sign(weights).astype(np.int8))
         own = {WEIGHT: signs, SIDES: pa.array(np.full(len(weights), sides, np.int8)), END: ends}
         rows = pa.table({**own, **columns})
@@ -266,14 +266,14 @@ class JoinStep(BucketStep):
 
 
 def _all_come(rows: pa.Table) -> bool:
-    """Whether nothing is taken back; what is stands first."""
+    """Whether there are no retractions: they would be sorted first."""
     return not rows.num_rows or rows.column(WEIGHT)[0].as_py() > 0
 
 
 def _netted(rows: pa.Table, names: list[str]) -> pa.Table:
-    """Rows without those that come and are taken back in the same epoch.
+    """Rows without those that are inserted and retracted in the same epoch.
 
-    A partner may come for a row in the epoch in which it is taken back: the pair never was.
+    A row may get a partner in the very epoch in which it is retracted: the pair never existed.
     """
     told = [name for name in names if name != WEIGHT]
     rows = sorted_by(rows, told)

@@ -1,9 +1,9 @@
 """The keyed state of one partition: a chain of immutable files, in which keys are looked up.
 
-A file is sorted by hash and memory-mapped: to look up a key is to search a sorted column, and costs
-what is looked up, not what is kept. An epoch adds one file with the keys that it touched; the
-newest file that holds a hash decides. What has ended is hidden by the watermark, and stays as it is
-written.
+A file is sorted by hash and memory-mapped: a lookup is a binary search, and its cost hardly grows
+with the size of the state. An epoch adds one file with the keys that it touched; the newest file
+that holds a hash wins. Rows that have ended are filtered out by the watermark when they are read,
+not rewritten.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Hashes = npt.NDArray[np.int64]
 
 
 class ChainShape(RowShape, Protocol):
-    """What the rows of a state by hash look like, and what becomes of those of several files."""
+    """The row layout of a state that is found by hash, and how rows of several files are merged."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Of a file of state."""
+        """The schema of a state file."""
         ...
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """What a chain of files says, sorted by hash."""
+        """Merge the rows of a chain's files, oldest first, sorted by hash."""
         ...
 
     def sorted(self, rows: pa.Table) -> pa.Table:
@@ -44,24 +44,24 @@ class ChainShape(RowShape, Protocol):
         ...
 
     def alive(self, rows: pa.Table) -> pa.Table:
-        """Rows without those that were taken back to the last one."""
+        """Rows without tombstones."""
         ...
 
     def bounds(self, rows: pa.Table) -> tuple[int, int] | None:
-        """The smallest and largest end among rows; None if they have none."""
+        """The smallest and largest end among rows; None if no row has an end."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedChain:
-    """The files of one partition, with the origin of each written down."""
+    """The files of one partition; each entry names the checkpoint that wrote it."""
 
     home: StateFiles
     shape: ChainShape
     files: tuple[PartitionSnapshotEntry, ...]
 
     def rows_of(self, hashes: Hashes, closing: Closing) -> pa.Table:
-        """The rows of some hashes, sorted, that had not ended when the epoch began."""
+        """The rows with the given hashes that had not ended when the epoch began."""
         found = [self.shape.schema.empty_table()]
         left = hashes
         for entry in reversed(self.files):
@@ -76,10 +76,10 @@ class KeyedChain:
         return self.shape.alive(rows)
 
     def ending(self, closing: Closing) -> tuple[Hashes, KeyedChain]:
-        """The hashes of which a row may end in this epoch; and the chain that has noted it.
+        """The hashes with a row that may end in this epoch, and the chain with updated bounds.
 
-        One column of a file is looked at, and only if something in it may end. A row may have got
-        a later end in a newer file.
+        Reads only the end column, of files in which something may end. "May", because a newer file
+        can hold a later end of the same row.
         """
         found: list[Hashes] = []
         files: list[PartitionSnapshotEntry] = []
@@ -102,7 +102,7 @@ class KeyedChain:
         return hashes, replace(self, files=tuple(files))
 
     def without_ended(self, closing: Closing) -> KeyedChain:
-        """The chain without files in which everything has ended. Nothing is read."""
+        """The chain without files in which every row has ended, judged by their bounds alone."""
         kept = [
             entry
             for entry in self.files
@@ -111,11 +111,11 @@ class KeyedChain:
         return replace(self, files=tuple(kept))
 
     def advance(self, added: pa.Table, closing: Closing) -> tuple[PartitionSnapshotEntry, ...]:
-        """The chain after this epoch: with the rows of the keys that it touched, folded if long.
+        """The chain after this epoch: with a file of the touched keys, compacted if it is long.
 
         Args:
             added: All rows of the hashes that were touched.
-            closing: What ends now.
+            closing: The watermark before and after this epoch.
         """
         kept = self.files
         added = open_rows(added, closing.now)
@@ -125,7 +125,7 @@ class KeyedChain:
             added = open_rows(self.shape.merge([*older, added]), closing.now)
             kept = kept[:-fold]
         if not kept:
-            # Nothing lies below that they would have to hide.
+            # The chain has no older files: drop tombstones.
             added = self.shape.alive(added)
         if added.num_rows:
             rows = self.shape.sorted(added).cast(self.shape.schema)
@@ -136,24 +136,24 @@ class KeyedChain:
         )
 
     def open_rows(self, closing: Closing) -> pa.Table:
-        """Every row that has not ended: the whole chain, read and merged."""
+        """All rows that have not ended: reads and merges the whole chain."""
         rows = self.shape.merge([self.home.read(entry, self.shape) for entry in self.files])
         return self.shape.alive(open_rows(rows, closing.now))
 
 
 def open_rows(rows: pa.Table, mark: int | None) -> pa.Table:
-    """Rows that end after a watermark, or never."""
+    """The rows that end after a watermark, or never."""
     if mark is None:
         return rows
     return rows.filter(pc.fill_null(pc.greater(rows.column(END), mark), True))
 
 
 def matching(rows: pa.Table, wanted: Hashes) -> pa.Table:
-    """The rows of a sorted file that have one of some sorted hashes."""
+    """The rows of a file sorted by hash whose hash is in ``wanted``, which is sorted too."""
     found: list[pa.RecordBatch] = []
     for batch in rows.to_batches():
         stored = batch.column(HASH).to_numpy()
-        # Of the hashes only those that can be in this batch.
+        # Search only for the hashes within this batch's range.
         mine = wanted[
             np.searchsorted(wanted, stored[0]) : np.searchsorted(wanted, stored[-1], "right")
         ]

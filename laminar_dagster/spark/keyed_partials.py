@@ -1,4 +1,4 @@
-"""From records to rows of a keyed state: one for each key, window or session of a batch."""
+"""Pre-aggregates records into keyed state rows: one for each key, window or session of a batch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from laminar_dagster.spark.window_assignment import WindowAssignment
 
 @dataclass(frozen=True)
 class KeyedPartials:
-    """Brings the records of one key together.
+    """Aggregates the records of each key.
 
     Attributes:
-        windows: Which windows a record is in; None where there are none.
+        windows: Assigns records to windows; None where the operator has none.
     """
 
     shape: KeyedShape
@@ -25,12 +25,12 @@ class KeyedPartials:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of what comes out of a step: rows without their hash, where they come from, reports."""
+        """Output schema of a step: part, sequence and reports, then state columns without hash."""
         own = [(PART, pa.int64()), (SEQUENCE, pa.int64()), (CONTROL, pa.string())]
         return pa.schema([*own, *(each for each in self.shape.schema if each.name != HASH)])
 
     def aggregate(self, records: pa.Table, part: int, sequence: int) -> pa.Table:
-        """Records with keys, arguments and what else the shape needs, to rows of ``schema``.
+        """Aggregate records (keys, arguments, and times or weight if any) into rows of ``schema``.
 
         Raises:
             ComputeFailed: A weight is neither 1 nor -1, or a sum does not fit.

@@ -1,6 +1,6 @@
-"""Rows of one key brought together: numbered by key, cut into sessions, and merged. In Arrow alone.
+"""Groups rows by key or session, and finds the rows that changed. Arrow and numpy only.
 
-Rows are compared in columns, with the row before them. There is no loop over rows.
+Vectorised: sorted rows are compared with the row before them, without a loop over rows.
 """
 
 from __future__ import annotations
@@ -23,26 +23,28 @@ from laminar_dagster.spark.row_order import (
 )
 
 NUMBER: Final = "_number"
-# +1 for a row that comes, -1 for one that is taken back: a column that views and sinks see.
+# +1 for an insertion, -1 for a retraction: a column that views and sinks see.
 WEIGHT: Final = "_weight"
 
 
 def numbered(
     rows: pa.Table, unit: Sequence[str], times: tuple[str, str] | None = None, gap: int = 0
 ) -> tuple[pa.Table, Booleans]:
-    """Rows that belong together side by side, with the number of that; and which row begins each.
+    """Rows sorted by group with a group number, and a mask of each group's first row.
+
+    A group is a key; with ``times`` it is a session of a key.
 
     Args:
         rows: In the order in which they are to be merged.
         unit: The columns that rows of one key have in common.
-        times: The columns of the first and the last event of a row, where keys live in sessions.
+        times: The columns of the first and the last event of a row, for sessions.
         gap: A row that begins so long after every earlier one of its key begins a new session.
     """
     codes = key_codes(rows, unit)
     ordered = rows
     if unit or times:
         began = [Place(times[0], descending=False, nulls_first=False)] if times else []
-        # What is equal stays in its order.
+        # The sort has to be stable: rows of one key are merged in the order given.
         places = in_order(rows, [codes], began, ())
         ordered, codes = rows.take(pa.array(places)), codes[places]
     begins = np.diff(codes, prepend=-1) != 0
@@ -55,29 +57,29 @@ def numbered(
 
 
 def _latest_so_far(times: Whole, groups: Whole) -> Whole:
-    """The largest time up to each row within its group; groups are numbered from 1, in order."""
+    """The running maximum of times within each group; groups are numbered from 1, in order."""
     known, ranks = np.unique(times, return_inverse=True)
-    # A later group has a larger number than any of an earlier one, so each begins anew.
+    # Group-major codes: any row of a later group exceeds all earlier ones, so the maximum restarts.
     largest = np.maximum.accumulate(groups * len(known) + ranks)
     latest: Whole = known[largest - groups * len(known)]
     return latest
 
 
 def last_of_each(rows: pa.Table, unit: Sequence[str]) -> pa.Table:
-    """The last of the rows that have a key in common, where these stand together."""
+    """The last row of each key, of rows sorted by key."""
     begins = differs_from_previous(rows, unit)
     return rows.filter(pa.array(np.append(begins[1:], True)[: rows.num_rows]))
 
 
 def once(values: Whole) -> Whole:
-    """Sorted values, each once."""
+    """The distinct values, sorted."""
     ordered = np.sort(values)
     found: Whole = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
     return found
 
 
 def is_among(values: Whole, wanted: Whole) -> Booleans:
-    """Which values are among others, which are sorted."""
+    """A mask of the values that are in ``wanted``, which is sorted."""
     if not len(wanted):
         return np.zeros(len(values), np.bool_)
     places = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
@@ -92,16 +94,16 @@ def changed_rows(
     compared: Sequence[str],
     order: Sequence[str],
 ) -> pa.Table:
-    """What has to be taken back, and what has come: rows of both, those that are alike left out.
+    """The changelog from one set of rows to another: rows that are the same in both are left out.
 
-    Rows of ``before`` get a weight of -1, those of ``after`` 1.
+    Rows of ``before`` are retractions (weight -1), those of ``after`` insertions (weight 1).
 
     Args:
-        before: Rows of which each has a ``unit`` of its own.
-        after: The same.
-        unit: By which a row takes the place of another.
-        compared: Columns that tell whether it is the same row.
-        order: Columns by which the result is sorted.
+        before: Rows with distinct values of ``unit``.
+        after: Likewise.
+        unit: The key by which a row replaces another.
+        compared: The columns that are compared to tell whether a row is unchanged.
+        order: The columns by which the result is sorted.
     """
     both = pa.concat_tables(
         [
@@ -109,7 +111,7 @@ def changed_rows(
             after.append_column(WEIGHT, _full(after.num_rows, 1)),
         ]
     )
-    # Side by side by number; only what is told is sorted by the keys themselves.
+    # Pair rows by numeric key codes, which is cheap; sort only the result by the keys themselves.
     codes = key_codes(both, unit)
     places = by_numbers((codes, both.column(WEIGHT).to_numpy().astype(np.int64)))
     both, codes = both.take(pa.array(places)), codes[places]

@@ -1,7 +1,7 @@
-"""What the rows of a keyed state look like, and what becomes of rows of one key.
+"""The row layout of a keyed state, and how rows of one key are merged.
 
-A key is found by its hash. All rows of a hash are written together, so the newest file that holds a
-hash says all there is to know of it: keys whose hashes collide are simply kept together.
+A key is looked up by its hash. All rows of a hash are written together, so the newest file that
+holds a hash is complete for it: keys whose hashes collide are simply kept together.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ _TIMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class KeyedShape:
-    """What the rows of a keyed state look like: hash, end, keys, times, partials.
+    """The row layout of a keyed state: hash, end, keys, times, partials.
 
     Attributes:
         kind: A *group* has one row for each key; a *window* one for each window and key; a
             *session* one for each stretch of a key's events without a gap.
-        gap: A group is forgotten, and a session is over, so many microseconds after its last
-            event: one that comes then begins another. None for groups that stay, and for
-            windows, which end by themselves.
-        weight: The partial that counts a key's rows by weight; None if none is ever taken back.
-        growth: What was added to the state after it began; None if nothing was.
-        answers: What of the output is made of multisets and sketches, which stay in the state.
+        gap: How many microseconds after its last event a group is removed (its time to live), or a
+            session ends; a later event begins a new one. None for groups that stay forever, and
+            for windows, which have an end of their own.
+        weight: The partial that sums the weights of a key's rows; None without retractions.
+        growth: The partials added to the state after it began; None if there are none.
+        answers: The output values finalised from multisets and sketches, which stay in the state.
     """
 
     operator: OperatorId
@@ -82,35 +82,35 @@ class KeyedShape:
 
     @property
     def unit(self) -> tuple[str, ...]:
-        """What rows that are merged have in common."""
+        """The columns that are equal in rows to merge; sessions are split further by time."""
         names = tuple(key.name for key in self.keys)
         return (END, *names) if self.kind == "window" else names
 
     @property
     def group(self) -> tuple[str, ...]:
-        """What identifies a row."""
+        """The columns that identify a row."""
         return (*self.unit, FIRST) if self.gap is not None else self.unit
 
     @property
     def times(self) -> tuple[PartialColumn, ...]:
-        """The columns that say when the events of a row were; none where nothing depends on it."""
+        """The times of a row's first and last event; none without a ``gap``."""
         return _TIMES if self.gap is not None else ()
 
     @property
     def kept(self) -> tuple[PartialColumn, ...]:
-        """Everything that is merged: times, partials, and since when a row knows them."""
+        """All columns that are merged: times, partials, and ``_since`` if partials were added."""
         return (*self.times, *self.columns, *began(self.growth))
 
     @property
     def schema(self) -> pa.Schema:
-        """Of a file of state."""
+        """The schema of a state file."""
         fields = [(HASH, pa.int64()), (END, pa.int64())]
         fields += [(key.name, key.arrow_type) for key in self.keys]
         fields += [(column.name, column.arrow_type) for column in self.kept]
         return pa.schema(fields, {METADATA: json.dumps(self.about(), ensure_ascii=False)})
 
     def about(self) -> dict[str, Any]:
-        """What a file tells of itself."""
+        """The metadata of a state file."""
         return {
             "operator": self.operator,
             "kind": self.kind,
@@ -123,7 +123,7 @@ class KeyedShape:
 
     @classmethod
     def of_file(cls, schema: pa.Schema) -> KeyedShape:
-        """The shape that a file was written with."""
+        """Read the shape that a file was written with from its schema."""
         about = json.loads(schema.metadata[METADATA])
         return cls(
             OperatorId(about["operator"]),
@@ -136,7 +136,7 @@ class KeyedShape:
 
     @property
     def output(self) -> pa.Schema:
-        """Of the rows of the view, before their values are finished."""
+        """The schema of output rows, before Spark computes the final values."""
         hidden = {HASH, *opaque_names(self.columns)}
         kept = [each for each in self.schema if each.name not in hidden]
         told = [pa.field(each.name, each.arrow_type) for each in self.answers]
@@ -144,19 +144,19 @@ class KeyedShape:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when a column's name or type does."""
+        """A hash of the names and types of the columns."""
         return schema_fingerprint(self.schema)
 
     def read(self, table: pa.Table) -> pa.Table:
-        """Stored rows as rows of this shape: columns left out, and widened, where it changed.
+        """Convert stored rows to this shape: adds, removes and widens columns after evolution.
 
         Raises:
-            ValueError: They cannot be read so.
+            ValueError: The rows cannot be converted.
         """
         return cast_rows(grown(table, self.columns, self.growth), self.schema)
 
     def bounds(self, rows: pa.Table) -> tuple[int, int] | None:
-        """The smallest and largest end among rows; None if they have none."""
+        """The smallest and largest end among rows; None if no row has an end."""
         found = pc.min_max(rows.column(END)).as_py()
         return None if found["min"] is None else (found["min"], found["max"])
 
@@ -165,19 +165,19 @@ class KeyedShape:
     def weighed(
         self, records: pa.Table, columns: Sequence[PartialColumn]
     ) -> tuple[pa.Table, tuple[PartialColumn, ...]]:
-        """Records and partials that count each record by its ``_weight``.
+        """Return records and partials in which each record counts by its ``_weight``.
 
         Raises:
-            ComputeFailed: A weight is neither 1 nor -1, or a value has no opposite.
+            ComputeFailed: A weight is neither 1 nor -1, or the negation of a value does not fit.
         """
         return weighed(records, columns, self.operator)
 
     def first_rows(self, records: pa.Table, columns: Sequence[PartialColumn]) -> pa.Table:
-        """Records to one row for each key, window or session, without a hash.
+        """Aggregate records to one row for each key, window or session, without a hash.
 
         Args:
-            records: With keys and arguments, and ``_time`` or ``_end`` where they are needed.
-            columns: The partials, as they are made of these records.
+            records: Rows with keys and arguments, and ``_time`` or ``_end`` if the kind needs it.
+            columns: The partials to make of these records.
         """
         if self._is_grouped_by_arrow:
             made = first_partials(records, self.unit, columns, self.operator)
@@ -189,7 +189,7 @@ class KeyedShape:
 
     @property
     def _is_grouped_by_arrow(self) -> bool:
-        """Whether rows belong together by what is equal to Arrow, which knows two zeros."""
+        """Whether Arrow can group rows by key. Not by floats: 0.0 and -0.0 are two keys to it."""
         floats = any(pa.types.is_floating(key.arrow_type) for key in self.keys)
         return bool(self.unit) and self.gap is None and not floats
 
@@ -199,9 +199,9 @@ class KeyedShape:
         return made
 
     def combine(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Rows of several origins to one for each key, window or session, with their hash.
+        """Merge rows of several tables to one for each key, window or session, with their hash.
 
-        Those of a key stand together, by time; keys stand in no order.
+        Rows of a key are adjacent and sorted by time; keys are in no order.
         """
         names = self.schema.names
         rows = pa.concat_tables([part.select(names) for part in parts])
@@ -219,7 +219,7 @@ class KeyedShape:
         return self._ended(rows)
 
     def _ended(self, rows: pa.Table) -> pa.Table:
-        """Rows with their end."""
+        """Rows with ``_end``: the last event plus ``gap``, or as it is, or null."""
         if self.gap is not None:
             ends = pc.add(rows.column(LAST), pa.scalar(self.gap, pa.int64()))
             rows = rows.drop_columns([END]) if END in rows.column_names else rows
@@ -229,10 +229,10 @@ class KeyedShape:
         return rows
 
     def shown(self, rows: pa.Table) -> pa.Table:
-        """Which of the rows of some keys are rows of the view.
+        """The rows of the state that are output rows of the view, with finalised values.
 
-        A key that was silent for long may have a session that ends and one that has begun; it is
-        one row all the same, that of the newest.
+        A group with a ``gap`` may have two rows, one that ends and one that has begun since: only
+        the newest is output.
         """
         if self.weight is not None:
             rows = rows.filter(pc.greater(rows.column(self.weight), 0))
@@ -242,11 +242,11 @@ class KeyedShape:
 
     @property
     def tells_all(self) -> bool:
-        """Whether a key of which ``changes`` tell nothing is kept as it was."""
+        """Whether a key without ``changes`` has unchanged state, and need not be written again."""
         return False
 
     def changes(self, before: pa.Table, after: pa.Table) -> pa.Table:
-        """What rows of the view are to be taken back, and what rows have come, with ``_weight``."""
+        """The changelog of output rows: retractions and insertions, with ``_weight``."""
         unit = self.group if self.kind == "session" else self.unit
         compared = [column.name for column in self.columns if not column.is_opaque]
         compared += [each.name for each in self.answers]
@@ -256,7 +256,7 @@ class KeyedShape:
     # --- rows of several files --------------------------------------------------------------------
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """What a chain of files says, sorted by hash: the newest file decides about each hash."""
+        """Merge the rows of a chain, oldest file first: the newest file with a hash wins."""
         found: list[pa.Table] = []
         known = np.empty(0, np.int64)
         for part in reversed(parts):
@@ -272,19 +272,19 @@ class KeyedShape:
         return rows.take(pa.array(places))
 
     def alive(self, rows: pa.Table) -> pa.Table:
-        """Rows without those that were taken back to the last one."""
+        """Rows without tombstones: keys whose records were all retracted."""
         if self.weight is None or self.kind not in ("group", "rank") or self.gap is not None:
             return rows
         return rows.filter(pc.not_equal(rows.column(self.weight), 0))
 
 
 def hash_of_unit(shape: KeyedShape, rows: pa.Table) -> pa.Table:
-    """Rows whose hash of the key is made one of key and window, where windows are kept apart."""
+    """Rows of windows with a hash of key and window end; other rows as they are."""
     if shape.kind != "window":
         return rows
     mixed = rows.column(HASH).to_numpy().view(np.uint64)
     ends = rows.column(END).to_numpy().view(np.uint64)
-    # Ends are multiples of a length: spread over all bits, so that they do not meet.
+    # Window ends are multiples of one size: mix their bits, or the hashes would collide.
     ends = (ends ^ (ends >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = mixed ^ ends ^ (ends >> np.uint64(27))
     place = rows.column_names.index(HASH)

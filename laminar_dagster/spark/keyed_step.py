@@ -1,4 +1,4 @@
-"""A keyed operator's bucket in an epoch: what it held of the keys that come, and what changes."""
+"""Advances one bucket of a keyed operator: reads the state of touched keys, emits their changes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class KeyedStep(BucketStep):
     """Keyed state, read for the keys that an epoch touches, and for those that end in it.
 
     Output: ``_part`` (the bucket), ``_control``, ``_weight``, ``_end``, keys, times, partials,
-    sorted; what is taken back stands before what takes its place.
+    sorted; a retraction stands before the row that replaces it.
 
     Attributes:
-        emits: Every change of a row, or a row once, when it ends.
+        emits: ``changes``: every change of a row; ``close``: each row once, when it ends.
     """
 
     shape: KeyedShape
@@ -60,13 +60,16 @@ class KeyedStep(BucketStep):
         after = self.shape.combine([before, added.cast(_like(added, self.shape.schema))])
         told = self._output(before, after, closing)
         if self.shape.tells_all:
-            # Many keys of a deduplication come again and change nothing.
+            # Write changed keys only: in a deduplication many keys come again without a change.
             written = once(told.column(HASH).to_numpy())
         files = left.advance(_with_hashes(after, written), closing)
         return told, files
 
     def _ending(self, chain: KeyedChain, closing: Closing) -> tuple[Hashes, KeyedChain]:
-        """What ends now and has to be told: a window that changed all along has been told."""
+        """The hashes whose end has to be emitted or retracted now, and the chain after that.
+
+        None for windows and sessions that emit changes: their last state is already emitted.
+        """
         if self.emits == "close" or self.shape.kind in ("group", "rank"):
             return chain.ending(closing)
         return np.empty(0, np.int64), chain.without_ended(closing)
@@ -79,7 +82,7 @@ class KeyedStep(BucketStep):
             closed = sorted_by(closed, shape.group)
             ones = pa.array(np.ones(closed.num_rows, np.int8))
             return closed.append_column(WEIGHT, ones)
-        # A group that has ended is gone; a window or session that has ended stays as it is.
+        # A group that ends is retracted; the final row of a window or session stays emitted.
         is_gone = shape.kind in ("group", "rank")
         return shape.changes(before, after.filter(pc.invert(ends)) if is_gone else after)
 
@@ -95,6 +98,6 @@ def _with_hashes(rows: pa.Table, hashes: Hashes) -> pa.Table:
 
 
 def _like(rows: pa.Table, wanted: pa.Schema) -> pa.Schema:
-    """The schema of rows, with the types that are wanted where they have such a column."""
+    """The schema of rows, with the wanted type for each column that ``wanted`` has too."""
     known = {each.name: each.type for each in wanted}
     return pa.schema([pa.field(each.name, known.get(each.name, each.type)) for each in rows.schema])

@@ -1,4 +1,4 @@
-"""Which sources hand on late records, because some window takes them: found out on the driver."""
+"""Finds, on the driver, which sources must hand on late records for windows that allow them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from laminar_dagster.config.relations import (
 
 
 def lateness_of_sources(model: PipelineModel) -> dict[str, int]:
-    """How late a record of each source may be so that somebody takes it, in microseconds."""
+    """The largest lateness that any operator allows for records of each source, in microseconds."""
     found: dict[str, int] = {}
     for lateness, source, _ in _readings(model):
         found[source] = max(found.get(source, 0), lateness)
@@ -32,10 +32,10 @@ def lateness_of_sources(model: PipelineModel) -> dict[str, int]:
 
 
 def lateness_of_records(query: Keeper) -> int:
-    """How late the records may be that an operator takes, in microseconds.
+    """How late a record may be for an operator, in microseconds.
 
-    A join waits for partners by the watermark, and a table is looked up for the records that are on
-    time: what is late is late to them, and to what is above them.
+    Joins take only records that are on time, so allowed lateness is 0 for anything above a join:
+    a join waits for partners by the watermark, and a reference lookup takes no late records.
     """
     if not isinstance(query, WindowAggregate | KeyedAggregate):
         return 0
@@ -44,12 +44,12 @@ def lateness_of_records(query: Keeper) -> int:
 
 
 def readings_through_views(model: PipelineModel) -> Counter[str]:
-    """How often a source is read past a view, by a window that takes what the view does not."""
+    """How often each source is read around a view, by a window that allows late records."""
     return Counter(source for _, source, depth in _readings(model) if depth)
 
 
 def _readings(model: PipelineModel) -> Iterator[tuple[int, str, int]]:
-    """How late, of which source, and through how many views records are taken by windows."""
+    """For each window that allows late records: its lateness, a source, and the views between."""
     views = {str(view.name): view for view in model.views}
     for view in model.views:
         for _, query in stateful_operators(view):
@@ -62,7 +62,7 @@ def _readings(model: PipelineModel) -> Iterator[tuple[int, str, int]]:
 def _records(
     relation: Relation, views: Mapping[str, View], depth: int
 ) -> Iterator[tuple[str, int]]:
-    """The sources whose records come through as they are, not as results of something."""
+    """The sources whose records reach a relation unaggregated and unjoined, with view depth."""
     match relation:
         case TableInput() if relation.name in views:
             if _hands_on_records(views[relation.name].query, views):
@@ -79,7 +79,7 @@ def _records(
 
 
 def _hands_on_records(query: Relation, views: Mapping[str, View]) -> bool:
-    """Whether all that a view puts out are records: only then is it read past."""
+    """Whether a view's whole output is records of sources: only then can it be read around."""
     return all(
         isinstance(each, Select | ReferenceValue | UnionAll)
         or (

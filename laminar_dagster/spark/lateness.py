@@ -3,10 +3,10 @@
 A record is late when, before it, its own partition had already seen an event more than the
 watermark's delay newer. That depends on the order within the partition alone, so any cut of the
 stream into epochs judges it the same way. (A partition that was idle and comes back is also judged
-by the source's watermark, which has gone on without it; the plan records which were idle.)
+by the source's watermark, which advanced without it; the plan records which were idle.)
 
-A record whose event time is further ahead of the plan's clock than the plan allows says nothing of
-the time of the others: it moves no watermark.
+A record whose event time is further ahead of the plan's clock than the plan allows is not trusted:
+it moves no watermark.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _HIGHEST: Final = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class AheadBound:
-    """How far event time may be ahead of the epoch's clock; both as the plan has pinned them.
+    """How far event time may be ahead of the epoch's clock; both are pinned in the plan.
 
     Attributes:
-        clock: In microseconds since 1970.
-        most: In microseconds.
+        clock: The epoch's clock, in microseconds since 1970.
+        most: How far ahead event time may be, in microseconds.
     """
 
     clock: int
@@ -45,7 +45,7 @@ class AheadBound:
         return min(self.clock + self.most, _HIGHEST)
 
     def problem(self, time: int) -> str:
-        """What is wrong with a record of a later event time."""
+        """An error message for a record whose event time is too far ahead."""
         most = f"`{MAX_AHEAD}` = '{spell_duration(self.most)}'"
         return (
             f"event time {spell_microseconds(time)} is further ahead of the epoch's clock, "
@@ -58,9 +58,9 @@ class LatenessJudge:
     """Judges the records of one partition, in order.
 
     Attributes:
-        column: Of the event time.
+        column: The column of the event time.
         delay: How far behind the newest event a record may be, in microseconds.
-        watermark: Of the partition, in microseconds; None before its first event.
+        watermark: The partition's watermark, in microseconds; None before its first event.
         floor: The source's watermark at the start of the epoch.
         bound: How far ahead event time may be; None where the plan sets no bound.
     """
@@ -72,7 +72,7 @@ class LatenessJudge:
     bound: AheadBound | None = None
 
     def times_ahead(self, rows: pa.RecordBatch) -> dict[int, int]:
-        """The rows that are too far ahead by their places, each with its event time."""
+        """The event times that are too far ahead, by row index."""
         if self.bound is None or not rows.num_rows:
             return {}
         times = self._times(rows)
@@ -80,7 +80,7 @@ class LatenessJudge:
         return dict(zip(places.tolist(), times[places].tolist(), strict=True))
 
     def lateness(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        """How late each of the rows is, 0 if it is on time; moves the watermark past them."""
+        """How late each row is (0: on time), in microseconds; also advances the watermark."""
         if not rows.num_rows:
             return np.empty(0, np.int64)
         times = self._times(rows)
@@ -88,11 +88,11 @@ class LatenessJudge:
         reached = times - self.delay
         if self.bound is not None:
             reached[times > self.bound.latest] = _LOWEST
-        # The watermark before each record: of everything that stands before it.
+        # The watermark before each record: the maximum over the records before it.
         marks = np.maximum.accumulate(np.concatenate(([before], reached)))
         self.watermark = None if marks[-1] == _LOWEST else int(marks[-1])
         needed = marks[:-1] if self.floor is None else np.maximum(marks[:-1], self.floor)
-        # Before the first event nothing is late; the difference would not fit.
+        # Only where late: before the first event the difference would overflow.
         is_late = times < needed
         late: npt.NDArray[np.int64] = np.subtract(
             needed, times, out=np.zeros(len(times), np.int64), where=is_late

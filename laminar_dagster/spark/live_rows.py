@@ -1,6 +1,6 @@
-"""Rows that pass through filters and projections: none is lost before it was counted.
+"""Filters and projections that keep dropped rows in the frame until they have been counted.
 
-Expressions are evaluated for live rows only, as SQL demands of what stands behind a WHERE.
+Expressions are evaluated for live rows only, because in SQL they come after the WHERE.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LiveRows:
     clock: datetime
 
     def filtered(self, frame: DataFrame, where: str | None) -> DataFrame:
-        """Rows that do not fit stay, and are no longer live."""
+        """Apply a WHERE: rows that do not match stay, with ``_keep`` false."""
         if where is None:
             return frame
         self.look_at_condition(frame, where)
@@ -37,18 +37,18 @@ class LiveRows:
         return frame.selectExpr(*others, f"{keep} AS {KEEP}")
 
     def look_at_condition(self, frame: DataFrame, where: str) -> None:
-        """Have Spark look whether it is one: in a projection a text would pass for a condition."""
+        """Let Spark check that it is boolean: in a projection it would accept a string as well."""
         frame.where(self.sql(where))
 
     def projected(self, frame: DataFrame, columns: Iterable[Projection]) -> DataFrame:
-        """The columns, beside those that every frame has."""
+        """Select the columns, and the engine's own of every frame."""
         return frame.selectExpr(PART, CONTROL, KEEP, *map(self._live, columns))
 
     def _live(self, column: Projection) -> str:
         return f"IF({_LIVE}, {self.sql(column.sql)}, NULL) AS `{column.name}`"
 
     def sql(self, text: str) -> str:
-        """``epoch_time()`` is the logical clock, and nothing else is a clock."""
+        """The expression with ``epoch_time()`` replaced by the epoch's logical clock."""
         return with_clock(text, f"timestamp_micros({to_utc_microseconds(self.clock)})")
 
 
@@ -60,7 +60,7 @@ def united(parts: Sequence[DataFrame]) -> DataFrame:
         wanted = frames[0].columns[3:] if frames else names
         frames.append(
             frame.selectExpr(
-                # Files are named after parts, and must not share a name, in unions of unions too.
+                # Files are named after parts: parts of different frames must stay different.
                 f"{PART} * {len(parts)} + {index} AS {PART}",
                 CONTROL,
                 KEEP,

@@ -1,4 +1,4 @@
-"""A function in Python over the rows of a view: for ``DataFrame.mapInArrow``."""
+"""Calls a Python model's function on the rows of a view: for ``DataFrame.mapInArrow``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _OWN = [(PART, pa.int64()), (CONTROL, pa.string()), (KEEP, pa.bool_())]
 
 @dataclass(frozen=True)
 class ModelStep:
-    """Hands the rows of each part to a function, as many as come together.
+    """Calls a function on the rows of each part, batch by batch.
 
-    What it is given is counted here: it may drop and multiply rows, so nobody behind it could.
+    Its input is counted here: the function may drop and multiply rows, so no later step could.
     """
 
     view: OperatorId
@@ -33,18 +33,18 @@ class ModelStep:
 
     @property
     def model(self) -> RowModel:
-        """As the file declares it."""
+        """The model that the file declares."""
         found = declared(self.code)
         assert isinstance(found, RowModel)
         return found
 
     @property
     def schema(self) -> pa.Schema:
-        """Of what comes out."""
+        """The output schema."""
         return pa.schema([*_OWN, *self.model.columns])
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Call the function; reports are passed on."""
+        """Call the function on live rows; pass reports on."""
         caller, schema = Caller(self.view, self.code.file), self.schema
         for sequence, batch in enumerate(batches):
             part = batch.column(PART)[0].as_py() if batch.num_rows else 0

@@ -1,8 +1,8 @@
-"""Moments of groups: what the variance, its relatives, and the correlation are made of.
+"""Statistical moments of groups: the partials of variance, skewness, kurtosis and correlation.
 
 They are kept about the mean, and merged by the means' distances (Chan, Golub and LeVeque): so a
-small variance beside a large mean is not lost, as it would be in a sum of squares. Groups are added
-up in the order of their rows.
+small variance beside a large mean is not lost, as it would be in a sum of squares. Sums are formed
+in the order of the rows.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def moments(
 
     Args:
         values: Numbers; null is left out.
-        counts: How often each is there.
-        groups: The number of the group of each.
-        count: So many groups.
+        counts: The count of each value.
+        groups: The number of the group of each value.
+        count: The number of groups.
         kind: ``MOMENTS``, or ``HIGHER_MOMENTS`` up to the fourth.
     """
     (plain,), counts, groups = _known([values], counts, groups)
@@ -52,7 +52,7 @@ def moments(
 
 
 def merged_moments(structs: Any, groups: Numbers, count: int) -> pa.StructArray:
-    """The moments of each group, of those of its rows."""
+    """Merge the moments of the rows of each group."""
     array = one_array(structs)
     parts, counts = _fields(array)
     return _merged(parts, counts, groups, count, array.type)
@@ -79,7 +79,7 @@ def _merged(
 def paired_moments(
     values: Sequence[Any], counts: Numbers, groups: Numbers, count: int
 ) -> pa.StructArray:
-    """For each group means, squares and products of two columns; a row with a null is left out."""
+    """Means, second moments and co-moment of two columns by group; rows with a null left out."""
     (first, second), counts, groups = _known(values, counts, groups)
     nothing = np.zeros(len(counts))
     parts = {"mean0": first, "mean1": second, "m2_0": nothing, "m2_1": nothing, "c": nothing}
@@ -87,7 +87,7 @@ def paired_moments(
 
 
 def merged_paired_moments(structs: Any, groups: Numbers, count: int) -> pa.StructArray:
-    """Those of each group, of those of its rows."""
+    """Merge the paired moments of the rows of each group."""
     parts, counts = _fields(one_array(structs))
     return _merged_pairs(parts, counts, groups, count)
 
@@ -113,7 +113,7 @@ def _merged_pairs(
 def _known(
     columns: Sequence[Any], counts: Numbers, groups: Numbers
 ) -> tuple[list[Floats], Numbers, Numbers]:
-    """Rows of which no value is null."""
+    """The rows without a null in any column."""
     arrays = [one_array(each) for each in columns]
     keep = np.ones(len(groups), np.bool_)
     for each in arrays:
@@ -124,7 +124,7 @@ def _known(
 
 
 def _fields(array: Any) -> tuple[dict[str, Floats], Numbers]:
-    # Rows of before an aggregate was added have none: that is none of 0.
+    # Rows older than an added aggregate have null here: read it as moments of no values.
     names = [each.name for each in array.type]
     columns = {name: pc.fill_null(pc.struct_field(array, name), 0).to_numpy() for name in names}
     return columns, columns.pop("n")
@@ -133,7 +133,7 @@ def _fields(array: Any) -> tuple[dict[str, Floats], Numbers]:
 def _sums(values: Any, groups: Numbers, count: int) -> Any:
     """Sums of groups, added in the order of rows."""
     found = np.bincount(groups, weights=values, minlength=count)
-    # Of no rows it would be of whole numbers.
+    # Without rows, bincount ignores the weights and returns integers.
     return found.astype(values.dtype)
 
 

@@ -1,9 +1,9 @@
-"""Values of groups, each with how often it is there: what is kept where a value may be taken back.
+"""Multisets: the values of a group with their counts, the state of aggregates under retractions.
 
 A multiset is a list of structs: one or more values ``v0``, ``v1``, … and a count ``n``. Entries are
-sorted by their values, each stands once, and none counts 0: so the same values give the same bytes,
-however they were cut and in whatever order they came. A count may be below 0 for a while, where
-what is taken back arrives before what it takes back.
+sorted by their values, distinct, and have no count of 0: so the same values give the same bytes,
+however they were batched and in whatever order they came. A count may be below 0 for a while, when
+a retraction arrives before the insertion it retracts.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _GROUP: Final = "_group"
 
 
 def multiset_type(values: Sequence[pa.DataType]) -> pa.DataType:
-    """Of multisets of such values."""
+    """The Arrow type of multisets with values of these types."""
     fields = [pa.field(value_name(place), each) for place, each in enumerate(values)]
     return pa.list_(pa.struct([*fields, pa.field(COUNT, pa.int64())]))
 
 
 def value_name(place: int) -> str:
-    """The field of an entry that holds a value."""
+    """The name of the entry field that holds the value at a position."""
     return f"v{place}"
 
 
@@ -45,10 +45,10 @@ def counted(values: Sequence[Any], counts: Numbers, groups: Numbers, count: int)
     """A multiset for each group.
 
     Args:
-        values: Columns of one length; what stands beside each other is one entry.
-        counts: How often each is there; below 0 where it is taken back.
+        values: Columns of one length; each row is one entry.
+        counts: The count of each entry; below 0 for retractions.
         groups: The number of the group of each row.
-        count: So many groups.
+        count: The number of groups.
     """
     names = [value_name(place) for place in range(len(values))]
     columns = {name: _plain(each) for name, each in zip(names, values, strict=True)}
@@ -64,19 +64,19 @@ def counted(values: Sequence[Any], counts: Numbers, groups: Numbers, count: int)
 
 
 def merged(multisets: Any, groups: Numbers, count: int) -> pa.ListArray:
-    """One multiset for each group, of the multisets of its rows."""
+    """Merge the multisets of the rows of each group into one."""
     entries = Entries.of(multisets)
     return counted(entries.values, entries.counts, groups[entries.owners], count)
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The entries of many multisets beside each other, in order.
+    """The entries of many multisets in flat columns, in order.
 
     Attributes:
-        owners: Which multiset each is of.
-        values: A column for each of its values.
-        counts: How often each is there.
+        owners: The index of the multiset that each entry is in.
+        values: One column for each value of an entry.
+        counts: The count of each entry.
     """
 
     owners: Numbers
@@ -85,7 +85,7 @@ class Entries:
 
     @classmethod
     def of(cls, multisets: Any) -> Entries:
-        """The entries of a column of multisets."""
+        """Flatten a column of multisets."""
         lists = one_array(multisets)
         inside = pc.list_flatten(lists)
         names = [each.name for each in inside.type if each.name != COUNT]
@@ -96,37 +96,37 @@ class Entries:
         )
 
     def present(self, needed: Sequence[int]) -> Entries:
-        """Those that are there at least once, and whose needed values are not null."""
+        """The entries with a count above 0 and no null in the needed values."""
         keep = self.counts > 0
         for place in needed:
             keep &= self.values[place].is_valid().to_numpy(zero_copy_only=False)
         return self.where(keep)
 
     def where(self, keep: Booleans) -> Entries:
-        """Some of them."""
+        """The entries that a mask keeps."""
         mask = pa.array(keep)
         values = tuple(each.filter(mask) for each in self.values)
         return Entries(self.owners[keep], values, self.counts[keep])
 
     def take(self, places: Numbers) -> Entries:
-        """Some of them, in another order or several times."""
+        """The entries at these indices; an index may come several times."""
         values = tuple(each.take(pa.array(places)) for each in self.values)
         return Entries(self.owners[places], values, self.counts[places])
 
     def repeated(self) -> Entries:
-        """Each as often as it is there."""
+        """Each entry as often as its count says."""
         return self.take(np.repeat(np.arange(len(self.counts)), self.counts))
 
 
 def one_array(column: Any) -> Any:
-    """A column in one piece."""
+    """A column as a single array instead of chunks."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def offsets_of(groups: Numbers, count: int) -> pa.Array:
-    """Where the list of each group begins, of rows in the order of their groups; and the end."""
+    """List offsets of the groups, for rows in the order of their groups."""
     held = np.bincount(groups, minlength=count)
     return pa.array(np.concatenate(([0], np.cumsum(held))), pa.int32())
 
@@ -141,7 +141,7 @@ def _lists(entries: pa.Table, count: int) -> pa.ListArray:
 
 
 def _plain(values: Any) -> Any:
-    """SQL knows one zero and one NaN; bytes know several."""
+    """Canonical floats: SQL has one zero and one NaN, which bytes can spell in several ways."""
     array = one_array(values)
     if not pa.types.is_floating(array.type):
         return array

@@ -1,8 +1,8 @@
-"""The state of an operator in Python: a row for each key, and the rows that wait for their turn.
+"""The state of a Python operator: one state row for each key, and pending input rows.
 
-Both kinds of row stand in one file, by the hash of their key. A row that waits has a time; a row of
-state has none. What ends is the turn of either: the watermark reaches a timer, the time to live of
-a key, or what lies just after the time of a row.
+Both kinds of row are in one file, sorted by the hash of their key. A pending row has a time; a
+state row has none. The "end" of either is when it is due: when the watermark reaches a timer, the
+time to live of a key, or the microsecond after the time of a pending row.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ Fields = tuple[tuple[str, pa.DataType], ...]
 
 
 def taken_column(place: int) -> str:
-    """What carries a column of a row that waits: Spark takes a dot in a name for a field."""
+    """The column that carries an input column: Spark reads a dot in a name as a struct field."""
     return f"_r{place}"
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorShape(KeyedShape):
-    """What the rows of such a state look like. Its keys are named as the operator names them.
+    """The row layout of a Python operator's state. Keys have the operator's names.
 
     Attributes:
         time: The column of event time.
         values: The columns of the state.
-        taken: The columns of rows, beside keys and time.
+        taken: The columns of pending rows, beside keys and time.
     """
 
     time: str = ""
@@ -78,7 +78,7 @@ class OperatorShape(KeyedShape):
 
     @classmethod
     def of_file(cls, schema: pa.Schema) -> OperatorShape:
-        """The shape that a file was written with."""
+        """Read the shape that a file was written with from its schema."""
         about = json.loads(schema.metadata[METADATA])
         return cls(
             OperatorId(about["operator"]),
@@ -96,7 +96,7 @@ class OperatorShape(KeyedShape):
         )
 
     def read(self, table: pa.Table) -> pa.Table:
-        """See ``KeyedShape.read``; a column that came to the state is null in older files."""
+        """See ``KeyedShape.read``; a column added to the state is null in rows of older files."""
         stored = OperatorShape.of_file(table.schema)
         given = {name: table.column(name) for name in table.column_names}
         places = {name: taken_column(place) for place, (name, _) in enumerate(stored.taken)}
@@ -114,7 +114,7 @@ class OperatorShape(KeyedShape):
         return cast_rows(pa.table({**given, **moved, **added}), self.schema)
 
     def bounds(self, rows: pa.Table) -> tuple[int, int] | None:
-        """See ``KeyedShape.bounds``; None also if nothing ever ends."""
+        """See ``KeyedShape.bounds``; None also if no row is ever due."""
         found = KeyedShape.bounds(self, rows)
         return None if found is None or found[0] == NEVER else found
 
@@ -125,7 +125,7 @@ class OperatorShape(KeyedShape):
         return sorted_by(rows, names)
 
     def alive(self, rows: pa.Table) -> pa.Table:
-        """Rows without those that only say that a key is forgotten."""
+        """Rows without tombstones: rows that have no time, timer or state value."""
         names = [TIME, TURN, *(f"{_KEPT}{name}" for name, _ in self.values)]
         blank = reduce(pc.and_, (rows.column(name).is_null() for name in names))
         return rows.filter(pc.invert(blank))
@@ -141,7 +141,7 @@ class OperatorShape(KeyedShape):
         return rows.select(self.key_names()).rename_columns([key.sql for key in self.keys])
 
     def state_of(self, rows: pa.Table) -> KeyedState:
-        """Rows of state, as the fold wants them."""
+        """State rows in the form that ``fold`` takes."""
         names = [f"{_KEPT}{name}" for name, _ in self.values]
         return KeyedState(
             self.keys_of(rows),
@@ -151,14 +151,14 @@ class OperatorShape(KeyedShape):
         )
 
     def waiting_of(self, rows: pa.Table) -> pa.Table:
-        """Rows that wait, as the operator sees them."""
+        """Pending rows under the operator's column names."""
         found = self.keys_of(rows).append_column(self.time, rows.column(TIME).cast(TIMESTAMP))
         for place, (name, _) in enumerate(self.taken):
             found = found.append_column(name, rows.column(taken_column(place)))
         return found
 
     def state_rows(self, state: KeyedState, ends: Any, hashes: Any) -> pa.Table:
-        """State as rows of a file."""
+        """Convert state to rows of a file."""
         clock, timer = state.clock, state.timer
         given = {
             LAST: pa.array(clock, mask=clock == BEFORE_ALL),
@@ -168,14 +168,14 @@ class OperatorShape(KeyedShape):
         return self._rows(state.keys, ends, hashes, given)
 
     def waiting_rows(self, rows: pa.Table, hashes: Any) -> pa.Table:
-        """Rows that wait as rows of a file."""
+        """Convert pending rows to rows of a file."""
         times = rows.column(self.time).cast(pa.int64())
         given = {
             TIME: times,
             **{taken_column(at): rows.column(name) for at, (name, _) in enumerate(self.taken)},
         }
         keys = rows.select([key.sql for key in self.keys])
-        # A row's turn has come when the watermark has passed it.
+        # A row is due when the watermark has passed its time.
         return self._rows(keys, pc.add(times, 1), hashes, given)
 
     def _rows(self, keys: pa.Table, ends: Any, hashes: Any, given: dict[str, Any]) -> pa.Table:
@@ -189,7 +189,7 @@ class OperatorShape(KeyedShape):
         return pa.table(columns, names=self.schema.names).cast(self.schema)
 
     def listed(self, rows: pa.Table) -> pa.Table:
-        """The state of each key with its timer, and how many rows wait for their turn."""
+        """The state and timer of each key, and the number of its pending rows."""
         is_state = rows.column(TIME).is_null()
         stored, waiting = rows.filter(is_state), rows.filter(pc.invert(is_state))
         every = pa.concat_tables([self.keys_of(stored), self.keys_of(waiting)])

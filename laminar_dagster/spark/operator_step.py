@@ -1,4 +1,4 @@
-"""An operator in Python in an epoch: its rows put by, its bucket taken to the new watermark."""
+"""Advances a Python operator: stores pending rows, calls it for those the watermark has passed."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from laminar_dagster.spark.state_chain import Closing
 
 @dataclass(frozen=True)
 class OperatorRows:
-    """Makes rows that wait of records: for ``PartialStep``."""
+    """Converts records to pending rows of the operator's state: for ``PartialStep``."""
 
     shape: OperatorShape
 
     @property
     def schema(self) -> pa.Schema:
-        """Of what comes out of a step: rows without their hash, where they come from, reports."""
+        """Output schema of a step: part, sequence and reports, then state columns without hash."""
         own = [(PART, pa.int64()), (SEQUENCE, pa.int64()), (CONTROL, pa.string())]
         return pa.schema([*own, *(each for each in self.shape.schema if each.name != HASH)])
 
     def aggregate(self, records: pa.Table, part: int, sequence: int) -> pa.Table:
-        """Records with ``_time``, keys and other columns to rows of ``schema``.
+        """Convert records with ``_time``, keys and other columns to rows of ``schema``.
 
         Raises:
             ComputeFailed: A record has no event time.
@@ -61,12 +61,12 @@ class OperatorRows:
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorStep(BucketStep):
-    """Reads the keys that come, or whose turn has come, and writes them again.
+    """Reads the keys that have new rows, due rows or due timers, and writes them again.
 
     Output: ``_part`` (the bucket), ``_control``, keys, event time, the operator's columns; by key.
 
-    Whatever ends in the newest file that holds a hash is written anew in that epoch, if only to say
-    that the key is forgotten. So that file is never left out while an older one holds the hash.
+    When a row ends in the newest file with its hash, its key is written again in that epoch, at
+    least as a tombstone. So that file never leaves the chain while an older one holds the hash.
     """
 
     shape: OperatorShape
@@ -74,7 +74,7 @@ class OperatorStep(BucketStep):
 
     @property
     def operator(self) -> KeyedOperator:
-        """As the file declares it."""
+        """The operator that the file declares."""
         found = declared(self.code)
         assert isinstance(found, KeyedOperator)
         return found
@@ -117,7 +117,7 @@ class OperatorStep(BucketStep):
         )
         state, ends = self._kept(folded.state, closing)
         hashes = _hashes(shape.keys_of(rows), rows.column(HASH).to_numpy(), state.keys)
-        # A key that was never written needs no word that it is forgotten.
+        # Tombstones only for keys in the stored state.
         is_told = ~state.is_blank | is_among(hashes, np.unique(known.column(HASH).to_numpy()))
         told, written = state.chosen(is_told), hashes[is_told]
         waits = _hashes(
@@ -132,7 +132,7 @@ class OperatorStep(BucketStep):
         return folded.rows, left.advance(after, closing)
 
     def _kept(self, state: KeyedState, closing: Closing) -> tuple[KeyedState, Whole]:
-        """State without what is past its time to live, and when each has its turn again."""
+        """State without keys past their time to live, and when each key is next due."""
         ends = state.ends(self.operator.ttl_micros)
         if closing.now is not None:
             state = state.forgotten(ends <= closing.now)
@@ -143,7 +143,7 @@ class OperatorStep(BucketStep):
 
 
 def _ended(rows: pa.Table, closing: Closing) -> Whole:
-    """The hashes of which something has its turn in this epoch."""
+    """The hashes with a row that is due in this epoch."""
     hashes = rows.column(HASH).to_numpy()
     if closing.now is None:
         return np.empty(0, np.int64)
@@ -155,7 +155,7 @@ def _keys_in(waiting: pa.Table, shape: OperatorShape) -> pa.Table:
 
 
 def _hashes(known: pa.Table, hashes: Whole, wanted: pa.Table) -> Whole:
-    """The hashes of keys, each of which is among those whose hashes are known."""
+    """The hashes of the wanted keys, looked up among known keys, which include all of them."""
     numbers = key_numbers(pa.concat_tables([known, wanted.cast(known.schema)]))
     by_number = np.zeros(int(numbers.max(initial=-1)) + 1, np.int64)
     by_number[numbers[: len(hashes)]] = hashes

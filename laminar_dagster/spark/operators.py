@@ -1,4 +1,4 @@
-"""The operators of an epoch's job: what each has of its parent, and which of them count records."""
+"""The operators of an epoch's job: their parent state, and which of them count records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from laminar_dagster.spark.watermarks import SourceClock
 
 
 class Ground(TypedDict):
-    """What the steps of all operators with state stand on; see ``BucketStep``."""
+    """The arguments that the steps of all operators with state have in common: ``BucketStep``."""
 
     clocks: tuple[SourceClock, ...]
     chains: Mapping[int, tuple[bytes, ...]]
@@ -33,15 +33,15 @@ class Ground(TypedDict):
 
 @dataclass
 class Operators:
-    """What is known of operators before the job, and what was put together for it.
+    """The state and clocks that operators start an epoch with, and the steps built for them.
 
     Attributes:
-        clocks: How far each source is.
+        clocks: The watermarks of each source before the epoch.
         chains: The parent's state files, for each operator and bucket.
-        additions: What was added to the state of an operator after it began.
-        steps: The operators with state, and what happens to a bucket of each.
-        fed_by: The sources of each operator that takes records, by which it is checked. One that
-            is given what another has made of them is not among them.
+        additions: The partials added to the state of an operator after it began.
+        steps: The bucket step of each operator with state.
+        fed_by: The sources of each operator that counts records; its counts are checked against
+            them. Operators over results of other operators are left out.
     """
 
     feeding: Feeding
@@ -55,11 +55,11 @@ class Operators:
     fed_by: dict[OperatorId, tuple[str, ...]] = field(default_factory=dict)
 
     def ground(self, operator: OperatorId, *inputs: Relation) -> Ground:
-        """What the step of an operator is given beside its own.
+        """The common arguments of an operator's step.
 
-        Its clocks are those of its own inputs, whose tasks tell it how far they came. Another
-        source of the view would seem to stand still in the epoch, and to have gone on in the next:
-        what ends in between would never be told.
+        Its clocks are those of its own inputs, whose tasks report their watermarks to it. Another
+        source of the view would seem to stand still in the epoch, and to have advanced in the next:
+        windows that end in between would never be emitted.
         """
         sources = {name for each in inputs for name in self.feeding.sources_of(each)}
         return Ground(
@@ -73,17 +73,17 @@ class Operators:
         )
 
     def growth_of(self, operator: OperatorId) -> Growth | None:
-        """What was added to its state after it began."""
+        """The partials added to an operator's state after it began; None without any."""
         added = self.additions.get(operator)
         return growth_of(added) if added else None
 
     def advance(self, rows: DataFrame, operator: OperatorId, step: BucketStep) -> DataFrame:
-        """What a step puts out of rows and the state of their buckets."""
+        """The output of a step over new rows and the state of their buckets."""
         self.steps[operator] = step
         return advanced_state(rows, step, self.buckets)
 
     def count(self, operator: OperatorId, *inputs: Relation) -> None:
-        """Have an operator counted that takes the records of some of its inputs."""
+        """Register an operator for record counts, if some of its inputs are records."""
         raw = [each for each in inputs if not self.feeding.is_past_records(each)]
         if raw:
             self.fed_by[operator] = tuple(n for each in raw for n in self.feeding.sources_of(each))
@@ -91,10 +91,10 @@ class Operators:
     def count_where_asked_for(
         self, view: View, operator: OperatorId, source: Relation
     ) -> OperatorId | None:
-        """Under which name a step without state counts records; None if none come to it."""
+        """The operator that a stateless step counts records for; None if its rows are results."""
         if self.feeding.is_past_records(source):
             return None
-        # What nothing asks for is not run, and counts nothing.
+        # A view that no output needs is never run: it would report no counts to check.
         if self.feeding.is_asked_for(view):
             self.count(operator, source)
         return operator

@@ -1,4 +1,4 @@
-"""From records to partials: one row for each window and key, with what has to be kept of it."""
+"""Pre-aggregates records into partials: one row for each window and key."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ ROWS_AT_ONCE: Final = 500_000
 
 
 class RecordPartials(Protocol):
-    """Makes partials of records."""
+    """Pre-aggregates records into partials."""
 
     @property
     def shape(self) -> StateShape | KeyedShape | JoinShape:
-        """Of the state they are for."""
+        """The shape of the state that the partials are for."""
         ...
 
     @property
     def schema(self) -> pa.Schema:
-        """Of what comes out of a step: the partials, where they come from, and reports."""
+        """Output schema of a step: part, sequence and reports, then the partials' columns."""
         ...
 
     def aggregate(self, records: pa.Table, part: int, sequence: int) -> pa.Table:
-        """Records with keys and arguments to rows of ``schema``."""
+        """Aggregate records with keys and arguments into rows of ``schema``."""
         ...
 
 
@@ -50,12 +50,12 @@ class WindowPartials:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of what comes out of a step: the partials, where they come from, and reports."""
+        """Output schema of a step: part, sequence and reports, then the partials' columns."""
         own = [(PART, pa.int64()), (SEQUENCE, pa.int64()), (CONTROL, pa.string())]
         return pa.schema([*own, *self.shape.schema])
 
     def aggregate(self, records: pa.Table, part: int, sequence: int) -> pa.Table:
-        """Records with ``_time``, keys and arguments to rows of ``schema``.
+        """Aggregate records with ``_time``, keys and arguments into rows of ``schema``.
 
         Raises:
             ComputeFailed: A weight is neither 1 nor -1, or a sum does not fit.
@@ -81,17 +81,17 @@ class PartialStep:
     """Makes partials of records that Spark has projected and filtered: for ``mapInArrow``.
 
     Input: ``_part``, ``_control``, ``_keep``, ``_time``, keys and arguments. Control rows are
-    passed on, and what was kept and dropped is counted.
+    passed on, and kept and dropped records are counted.
 
     Attributes:
-        counts: False where what comes are no records, but results of another operator.
+        counts: False if the input is results of another operator, not records.
     """
 
     partials: RecordPartials
     counts: bool = True
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Aggregate as many rows at once as memory allows."""
+        """Aggregate about ``ROWS_AT_ONCE`` rows at a time, to bound memory."""
         waiting: list[pa.RecordBatch] = []
         rows = sequence = 0
         for batch in batches:
@@ -121,7 +121,7 @@ class PartialStep:
 
 
 def control_rows(texts: list[str], part: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Reports as rows of a frame, in which everything else is null."""
+    """Reports as rows of a frame: all other columns are null."""
     own = {
         CONTROL: pa.array(texts, pa.string()),
         PART: pa.array(np.full(len(texts), part, np.int64)),
@@ -131,7 +131,7 @@ def control_rows(texts: list[str], part: int, schema: pa.Schema) -> pa.RecordBat
 
 
 def count_records(operator: str, part: int, sequence: int, keep: pa.ChunkedArray) -> str:
-    """What arrived and what the filter dropped, counted apart from what the reader counted."""
+    """A report of how many records an operator took and dropped, to check the reader's count."""
     processed = pc.sum(keep).as_py() or 0
     return json.dumps(
         {

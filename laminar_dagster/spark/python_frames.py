@@ -3,7 +3,7 @@
 ::
 
     records --ModelStep--> rows
-    records --PartialStep--> rows that wait --bucket by key--> OperatorStep --> what is put out
+    records --PartialStep--> pending rows --bucket by key--> OperatorStep --> output
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from laminar_dagster.spark.state_shape import KeyColumn
 
 
 def _code_of(file: PythonFile) -> ModelCode:
-    """What executors get of a file."""
+    """The code of a file, as executors get it."""
     return ModelCode(file.file, file.text)
 
 
 def rows_of_model(records: DataFrame, view: OperatorId, query: Python) -> DataFrame:
-    """What a function makes of records."""
+    """The output of a model's function over records."""
     step = ModelStep(view, _code_of(query.python))
     return records.mapInArrow(step, from_arrow_schema(step.schema))
 
 
 def inputs_of_operator(query: PythonKeyed) -> tuple[Projection, ...]:
-    """What an operator needs of a record: its time, its keys, and the columns that it takes."""
+    """What an operator reads of a record: event time, keys, and the columns in ``takes``."""
     time = Projection(TIME, f"unix_micros({query.time})")
     taken = (
         Projection(taken_column(place), quoted(name)) for place, name in enumerate(query.takes)
@@ -53,7 +53,7 @@ def rows_of_operator(
     operator: OperatorId,
     operators: Operators,
 ) -> DataFrame:
-    """What an operator puts out of records that have ``inputs_of_operator``.
+    """The output of a keyed operator over records with the columns of ``inputs_of_operator``.
 
     Raises:
         WrongType: A column is of a type that has no order.
@@ -74,7 +74,7 @@ def rows_of_operator(
 def _waiting(
     records: DataFrame, query: PythonKeyed, operator: OperatorId
 ) -> tuple[DataFrame, OperatorShape]:
-    """Records as rows that wait for their turn."""
+    """Records as rows of the operator's state, pending until the watermark passes them."""
     types = {each.name: each.type for each in to_arrow_schema(records.schema, timezone="UTC")}
     shape = _shape(operator, query, types)
     step = OperatorRows(shape)

@@ -29,20 +29,21 @@ from laminar_dagster.spark.state_shape import stored_columns
 from laminar_dagster.spark.weighing import check_weights
 
 RANK: Final = "_rank"
-# Rows that are looked at before they are ranked, and what share of them may be left for it to pay.
+# Ranking early pays if it drops enough rows: how many rows to sample, and the largest share of rows
+# that may be left.
 _LOOKED_AT: Final = 4096
 _WORTH_RANKING: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True)
 class RankedShape(KeyedShape):
-    """What the rows of such a state look like. ``columns`` are those of the order and the output.
+    """The row layout of a ranking's state. ``columns`` are those of the order and the output.
 
     Attributes:
-        order: By what a key's rows are put in order. Where that leaves it open, all columns decide,
-            so no order in which rows come matters.
-        limit: So many rows of each key are rows of the view, and kept. Where rows are taken back
-            all are kept, each once with its weight: any of them may move up.
+        order: The columns that a key's rows are sorted by. Ties are broken by all columns, so
+            arrival order does not matter.
+        limit: The number of rows of each key that are emitted, and kept in the state. Under
+            retractions all rows are kept, each once with its weight: any of them may move up.
     """
 
     order: tuple[Place, ...] = ()
@@ -61,7 +62,7 @@ class RankedShape(KeyedShape):
 
     @classmethod
     def of_file(cls, schema: pa.Schema) -> RankedShape:
-        """The shape that a file was written with."""
+        """Read the shape that a file was written with from its schema."""
         about = json.loads(schema.metadata[METADATA])
         return cls(
             OperatorId(about["operator"]),
@@ -87,9 +88,9 @@ class RankedShape(KeyedShape):
         return self._best(rows)
 
     def _leaves_out_many(self, rows: pa.Table) -> bool:
-        """Whether rows are worth ranking before they are brought together with others.
+        """Whether ranking these rows early, before the shuffle, drops enough of them to pay off.
 
-        How many keys there are is told by how often one comes twice among the first rows.
+        The number of keys is estimated from how often keys repeat among the first rows.
         """
         codes = key_codes(rows.slice(0, _LOOKED_AT), self.unit)
         repeated = len(codes) - len(np.unique(codes))
@@ -104,7 +105,7 @@ class RankedShape(KeyedShape):
         return self._best(rows).select(self.schema.names)
 
     def _best(self, rows: pa.Table) -> pa.Table:
-        """The first rows of each key or session, in order, with when its events were."""
+        """The first rows of each key or session, sorted, with the end of their session if any."""
         if self.gap is None:
             numbers = key_codes(rows, self.unit)
         else:
@@ -137,9 +138,10 @@ class RankedShape(KeyedShape):
         return records, tuple(columns)
 
     def _consolidated(self, rows: pa.Table, weight: str) -> pa.Table:
-        """Each row once with the sum of its weights, in their order.
+        """Each distinct row once with the sum of its weights, in order.
 
-        A row that was taken back stays if its key or session has no other: it hides older files.
+        Rows of weight 0 are dropped. Of a key or session that has no others, one stays as a
+        tombstone: it hides rows in older files.
         """
         begins = differs_from_previous(rows, [NUMBER, *self._told])
         starts = np.flatnonzero(begins)
@@ -154,11 +156,11 @@ class RankedShape(KeyedShape):
         return once.filter(pa.array((sums != 0) | (is_first & is_empty[units])))
 
     def shown(self, rows: pa.Table) -> pa.Table:
-        """See ``KeyedShape.shown``; with the place of each row."""
+        """See ``KeyedShape.shown``; with the rank of each row."""
         if self.weight is not None:
             rows = _as_often(rows, rows.column(self.weight).to_numpy())
         if self.gap is not None and rows.num_rows:
-            # Of the sessions of a key the last one.
+            # Keep only the last session of each key.
             last = np.append(differs_from_previous(rows, self.unit)[1:], True)
             ends = np.flatnonzero(last)
             newest = rows.column(FIRST).to_numpy()[ends]
@@ -171,28 +173,29 @@ class RankedShape(KeyedShape):
 
     @property
     def tells_all(self) -> bool:
-        """See ``KeyedShape.tells_all``: what is kept is what is shown."""
+        """See ``KeyedShape.tells_all``: the rows in the state are the rows that are emitted."""
         return self.weight is None and self.gap is None
 
     def changes(self, before: pa.Table, after: pa.Table) -> pa.Table:
         """See ``KeyedShape.changes``.
 
-        All of a key that is taken back comes first: a row that only moves up is there in the end.
+        All retractions of a key come before its insertions: so a sink that applies them in order
+        keeps a row whose rank alone changes.
         """
-        # Rows of a file that have a key in common stand together, and in their order.
+        # In a file the rows of a key are adjacent, and in rank order.
         before, after = self.shown(before), self.shown(after)
         order = (*self.unit, WEIGHT, RANK)
         return changed_rows(before, after, (*self.unit, RANK), self._told, order)
 
     def listed(self, rows: pa.Table) -> pa.Table:
-        """Stored rows as rows of the view, by key, with the place of each."""
-        # They stand by hash; those of a key are together, and in their order.
+        """Stored rows as rows of the view, by key, with their ranks."""
+        # Stored rows are sorted by hash; the rows of a key are adjacent, and in rank order.
         names = [(name, "ascending") for name in self.group]
         return self.shown(rows.sort_by(names) if names else rows)
 
 
 def _with_spans(rows: pa.Table, begins: Booleans) -> pa.Table:
-    """Rows of which each knows the first and the last event of its session."""
+    """Set the times of the first and last event of the whole session in each of its rows."""
     starts = np.flatnonzero(begins)
     if not len(starts):
         return rows
@@ -206,13 +209,13 @@ def _with_spans(rows: pa.Table, begins: Booleans) -> pa.Table:
 
 
 def _as_often(rows: pa.Table, counts: Whole) -> pa.Table:
-    """Each row as often as it is there."""
+    """Each row repeated by its count; rows with a count below 1 are dropped."""
     times = np.maximum(counts, 0)
     return rows.take(pa.array(np.repeat(np.arange(rows.num_rows), times)))
 
 
 def _places(begins: Booleans) -> Whole:
-    """The place of each row among those that stand together, from 1."""
+    """The position of each row within its group of adjacent rows, from 1."""
     starts = np.flatnonzero(begins)
     counts = np.diff(np.append(starts, len(begins)))
     places: Whole = np.arange(1, len(begins) + 1)

@@ -1,4 +1,4 @@
-"""The join of a frame with a reference table, and what its keys may be."""
+"""Joins a frame with a reference table, after checking the types of the join keys."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ def joined_frame(
     store: ObjectStore,
     operator: str | None,
 ) -> DataFrame:
-    """The rows of a frame with their partners.
+    """The rows of a frame joined with the rows of a table.
 
     Args:
         rows: With the columns that are kept, keys and ``_can_match``; see ``ReferenceStep``.
-        join: How.
-        table: With what.
-        pin: As the plan has pinned it; None where nothing is read.
-        store: Of the pipeline.
-        operator: Under whose name records are counted; None if these rows are no records.
+        join: The relation.
+        table: The reference table.
+        pin: The files of the table that the plan has pinned; None where nothing is read.
+        store: The pipeline's store.
+        operator: The operator that records are counted for; None if these rows are no records.
 
     Raises:
-        WrongType: A key is of another type than what it is compared with.
+        WrongType: A key has another type than the column it is compared with, or no plain type.
     """
     columns = {each.name: each for each in table.columns}
     kinds = _compared_as(rows, join, columns)
-    # A step takes no columns whose names hold a dot, as those of joins do.
+    # mapInArrow fails on column names with a dot, as those of joins: rename them.
     plain = {each.name: f"{_OWN}{number}" for number, each in enumerate(join.columns)}
     rows = rows.toDF(*(plain.get(name, name) for name in rows.columns))
-    # Of a report everything else is null, whatever a record has.
+    # Every column is nullable: rows that carry reports have nulls everywhere else.
     own = [
         StructField(each.name, each.dataType)
         for each in rows.schema
@@ -97,7 +97,7 @@ def _kind(column: Column) -> DataType:
 def _compared_as(
     rows: DataFrame, join: ReferenceJoin, columns: dict[str, Column]
 ) -> tuple[pa.DataType, ...]:
-    """As what keys and columns are compared: two of one type, or whole numbers."""
+    """The types that keys are compared in: the type of both sides, or BIGINT for integers."""
     found = []
     for number, name in enumerate(join.matches):
         mine, theirs = rows.schema[f"{KEY}{number}"].dataType, _kind(columns[name])

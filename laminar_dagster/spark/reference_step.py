@@ -1,8 +1,8 @@
-"""Gives each row its partners in a reference table, on the executors: for ``mapInArrow``.
+"""Joins rows with a reference table, on the executors: for ``mapInArrow``.
 
-The rows stay where they are and in their order, and the table comes to them: the files that the
-plan has pinned, checked by their SHA-256 and mapped into memory. A shuffle would spread the rows of
-one partition over tasks, and files are named after partitions. See decision 35.
+The rows stay in their partition and order, and every task reads the table: the files that the plan
+has pinned, checked by their SHA-256 and memory-mapped. A shuffle would spread the rows of one
+partition over tasks, but staged files are named after partitions. See decision 35.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from laminar_dagster.spark.columns import CONTROL, KEEP, PART
 from laminar_dagster.spark.partial_step import ROWS_AT_ONCE, control_rows, count_records
 from laminar_dagster.spark.state_cache import mapped_file
 
-# What a row is compared by, in this order; the columns before the join drops them.
+# Prefix of the columns that hold a row's join keys, in the order of `matches`; the step drops them.
 KEY: Final = "_j"
-# Whether a row can have a partner at all.
+# False: the row can have no partner, by a condition on its own columns. The step drops it.
 CAN_MATCH: Final = "_can_match"
 _LEFT: Final = "_l"
 _RIGHT: Final = "_r"
@@ -36,8 +36,8 @@ class PinnedTable:
     """A reference table, as a plan has pinned it.
 
     Attributes:
-        schema: The columns that are wanted, which may be fewer than it has.
-        files: By key.
+        schema: The columns to read, which may be fewer than the table has.
+        files: The store key and the snapshot's entry of each file.
     """
 
     schema: pa.Schema
@@ -48,7 +48,7 @@ class PinnedTable:
         """All rows, in order.
 
         Raises:
-            ObjectMissing, ChecksumMismatch: A file is gone, or not what it was.
+            ObjectMissing, ChecksumMismatch: A file is missing, or damaged.
         """
         parts = [
             mapped_file(self.store, key, file).select(self.schema.names).cast(self.schema)
@@ -59,12 +59,12 @@ class PinnedTable:
 
 @dataclass(frozen=True)
 class PinnedRows:
-    """The rows of a table, for ``mapInArrow`` over a frame of one row."""
+    """Emits the rows of a table: for ``mapInArrow`` over a frame of one row."""
 
     table: PinnedTable
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All of them, in order."""
+        """Yield all rows of the table, in order."""
         for batch in batches:
             if batch.num_rows:
                 yield from self.table.rows().to_batches()
@@ -77,11 +77,11 @@ class ReferenceStep:
     Input: ``_part``, ``_control``, ``_keep``, columns, keys ``_j0`` … and ``_can_match``.
 
     Attributes:
-        operator: Under whose name records are counted; None where the rows are no records.
+        operator: The operator that records are counted for; None where the rows are no records.
         matches: The columns of the table that keys are compared with, in the order of the keys.
-        kinds: What both are compared as.
-        found: Which columns of the table are wanted, and what they are called in ``schema``.
-        schema: Of what comes out.
+        kinds: The type that each key and its column are cast to for the comparison.
+        found: The columns of the table in the output, each with its name in ``schema``.
+        schema: The output schema.
     """
 
     operator: str | None
@@ -93,7 +93,7 @@ class ReferenceStep:
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Join as many rows at once as memory allows."""
+        """Join about ``ROWS_AT_ONCE`` rows at a time, to bound memory."""
         try:
             lookup = Lookup(self.table.rows(), self.matches, self.kinds)
         except LaminarError as error:
@@ -132,7 +132,7 @@ class ReferenceStep:
             yield from self._rows(records, left, right, lookup).to_batches()
 
     def _staying(self, keep: np.ndarray, left: np.ndarray) -> np.ndarray:
-        """Which records are in what comes out, however often."""
+        """A mask of the records that are in the output, once or several times."""
         has_partner = np.zeros(len(keep), np.bool_)
         has_partner[left] = True
         match self.kind:
@@ -146,7 +146,7 @@ class ReferenceStep:
     def _chosen(
         self, left: np.ndarray, right: np.ndarray, stays: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that come out, in the order of the records: -1 for no partner."""
+        """Record and partner indices of the output rows, by record; -1 for no partner."""
         if self.kind == "inner":
             return left, right
         alone = stays.copy()
@@ -174,12 +174,12 @@ class ReferenceStep:
 
 
 class Lookup:
-    """Finds partners by key."""
+    """Finds the rows of a table by key."""
 
     def __init__(
         self, table: pa.Table, matches: tuple[str, ...], kinds: tuple[pa.DataType, ...]
     ) -> None:
-        """Take the table, and what its columns are compared as."""
+        """Index a table by the columns ``matches``, compared as ``kinds``."""
         self.table = table
         self._kinds = kinds
         keys = {
@@ -191,14 +191,14 @@ class Lookup:
     def pairs(
         self, keys: list[pa.ChunkedArray], can_match: pa.ChunkedArray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The places of rows and of their partners, by row and then by partner. Null has none."""
+        """Indices of rows and of their partners, sorted by both. A null key has no partner."""
         named = {
             f"{KEY}{number}": key.cast(kind)
             for number, (key, kind) in enumerate(zip(keys, self._kinds, strict=True))
         }
         wanted = pa.table({**named, _LEFT: np.arange(len(can_match), dtype=np.int64)})
         wanted = wanted.filter(can_match)
-        # Threads would change nothing but the order, and every core has a task of its own.
+        # Without threads: every core has a task of its own already.
         found = wanted.join(self._keys, [*named], join_type="inner", use_threads=False)
         left = found.column(_LEFT).to_numpy()
         right = found.column(_RIGHT).to_numpy()

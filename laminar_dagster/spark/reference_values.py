@@ -1,4 +1,4 @@
-"""A value of a whole reference table, beside every row of a frame.
+"""Adds a value computed from a whole reference table to every row of a frame.
 
 The value is computed where the table's pinned files are read, in one task, and only it is sent to
 the tasks that read rows: see decision 51.
@@ -29,18 +29,18 @@ def valued_frame(
     store: ObjectStore,
     live: LiveRows,
 ) -> DataFrame:
-    """The rows of a frame, in their order, with one more column.
+    """The rows of a frame, in their order, with the value as one more column.
 
     Args:
-        rows: Of any kind.
-        value: Which value.
-        table: Of which table.
-        pin: As the plan has pinned it; None where nothing is read.
-        store: Of the pipeline.
-        live: With the epoch's clock.
+        rows: Any frame.
+        value: The value to compute.
+        table: The reference table that it is computed from.
+        pin: The files of the table that the plan has pinned; None where nothing is read.
+        store: The pipeline's store.
+        live: Evaluates expressions with the epoch's clock.
 
     Raises:
-        ObjectMissing, ChecksumMismatch: A file is gone, or not what it was.
+        ObjectMissing, ChecksumMismatch: A file is missing, or damaged.
     """
     columns = _columns(value, table)
     held = PinnedTable(
@@ -48,7 +48,7 @@ def valued_frame(
         files=tuple((pin.key_of(file), file) for file in pin.files) if pin else (),
         store=store,
     )
-    # Here, because what a task raises comes back as a failure of Spark, and not as what it is.
+    # Read it on the driver too: an error raised in a task would come back as a Spark failure.
     held.rows()
     one = rows.sparkSession.range(0, 1, 1, 1).mapInArrow(PinnedRows(held), columns)
     if value.where is not None:
@@ -58,7 +58,7 @@ def valued_frame(
 
 
 def _columns(value: ReferenceValue, table: ReferenceTable) -> StructType:
-    """The columns that are needed; one at least, for COUNT(*)."""
+    """The columns that the value needs; at least one, for COUNT(*)."""
     words = words_in([value.value, *([value.where] if value.where else [])])
     needed = [each for each in table.columns if words is None or each.name.lower() in words]
     return StructType(

@@ -1,4 +1,4 @@
-"""What the tasks of an epoch reported, sorted out and checked against each other."""
+"""The reports of an epoch's tasks: decoded, and their record counts checked against each other."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from laminar_dagster.spark.contracts import repeated_keys
 
 @dataclass(frozen=True, slots=True)
 class SplitReport:
-    """What the reader of a split counted.
+    """The counts of the reader of a split.
 
     Attributes:
-        attempt: For whom it was read.
+        attempt: The attempt that the split was read for.
     """
 
     source: str
@@ -47,14 +47,14 @@ class SplitReport:
 
     @property
     def is_balanced(self) -> bool:
-        """Whether every record ended somewhere."""
+        """Whether every record was passed on, late, dead-lettered or skipped."""
         ended = self.passed + self.late + self.dead + self.skipped
         return self.read + self.added == ended
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What arrived at an operator, and what its filter dropped."""
+    """The numbers of records that an operator took, and that its filter dropped."""
 
     processed: int = 0
     filtered: int = 0
@@ -76,15 +76,15 @@ class EpochReports:
         return tuple(split for split in self.splits if split.source == source)
 
     def reading(self, source: str) -> SourceReading:
-        """What it took to read a source, all of its splits together."""
+        """The reading metrics of a source, summed over its splits."""
         readings = (split.reading for split in self.of(source))
         return reduce(SourceReading.plus, readings, SourceReading())
 
     def counts(self, fed_by: Mapping[OperatorId, tuple[str, ...]]) -> RecordCounts:
-        """The accounting of the epoch.
+        """The record accounting of the epoch.
 
-        Where several views read a source, a record counts as filtered by the one that filtered
-        least; ``miscounts`` checks each of them.
+        Where several views read a source, the view that drops the fewest records decides how many
+        count as filtered; ``miscounts`` checks every view.
 
         Args:
             fed_by: As for ``miscounts``.
@@ -115,11 +115,11 @@ class EpochReports:
     def miscounts(
         self, fed_by: Mapping[OperatorId, tuple[str, ...]], splits: Mapping[str, int]
     ) -> tuple[Violation, ...]:
-        """Where what was read is not what arrived.
+        """Violations: records or splits that were read but are not accounted for.
 
         Args:
             fed_by: The sources of each operator that takes records, each as often as it is read.
-            splits: How many splits each source was cut into.
+            splits: The number of splits of each source.
         """
         wrong = [
             _miscount(source, f"{len(self.of(source))} of {count} splits reported")
@@ -144,12 +144,12 @@ def _miscount(subject: str, problem: str) -> Violation:
 
 
 def sort_out(texts: Iterable[str], attempt: CheckpointId) -> EpochReports:
-    """Read the reports of an attempt. One that arrives twice, along two ways, counts once.
+    """Decode the reports of an attempt. A report that arrives twice, by two ways, counts once.
 
     Raises:
-        ComputeFailed: Records were read for another attempt. What two processes that share a
-            session of Spark could bring about would otherwise add up, and be wrong.
-        LaminarError: What a task reported instead of its result.
+        ComputeFailed: A split was read for another attempt, as may happen when two processes share
+            a Spark session. Its counts would balance, but they would be those of other records.
+        LaminarError: An error that a task reported instead of its result.
     """
     splits: dict[tuple[str, int], SplitReport] = {}
     tallies: defaultdict[OperatorId, list[tuple[int, int]]] = defaultdict(list)

@@ -1,12 +1,12 @@
-"""The state of every operator, spread over another number of buckets: one Spark job.
+"""Rescales state: redistributes every operator's state over another number of buckets.
 
 ::
 
-    old buckets --ChainStep--> open rows --bucket by key--> BucketStep, on nothing --> a file each
+    old buckets --ChainStep--> open rows --bucket by key--> empty BucketStep --> a file per bucket
 
-A task reads the whole chain of an old bucket, and one writes a new bucket: memory holds a bucket at
-a time, not the state. Each window and key is one row by then, so no order matters, and the same
-state gives the same bytes whatever number of buckets it was spread over before.
+One Spark job. A task reads the whole chain of an old bucket or writes a new one: memory holds a
+bucket at a time, not the state. Chains are merged to one row for each window and key, so order does
+not matter, and the same state gives the same bytes whatever the old number of buckets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from laminar_dagster.spark.reports import sort_out
 
 @dataclass(frozen=True, slots=True)
 class SpreadState:
-    """What a rescale has written, and what speaks against it."""
+    """The state files that a rescale has written, and violations that forbid their use."""
 
     files: Mapping[OperatorId, tuple[PartitionSnapshotEntry, ...]]
     violations: tuple[Violation, ...]
@@ -44,21 +44,21 @@ class SpreadState:
 
 @dataclass(frozen=True)
 class ChainStep:
-    """The open rows of old buckets, as if an epoch had made them: for ``mapInArrow``.
+    """Emits the open rows of old buckets as if they were new partials: for ``mapInArrow``.
 
-    Input: numbers, each the place of a bucket among those that have files.
+    Input: indices into ``buckets``.
     """
 
     step: BucketStep
 
     @property
     def buckets(self) -> tuple[int, ...]:
-        """Those that have files."""
+        """The buckets that have state files."""
         return tuple(sorted(self.step.chains))
 
     @property
     def schema(self) -> pa.Schema:
-        """Of what comes out: as of partials."""
+        """The output schema, the same as that of partials."""
         own = [(PART, pa.int64()), (SEQUENCE, pa.int64()), (CONTROL, pa.string())]
         kept = (each for each in self.step.shape.schema if each.name != HASH)
         return pa.schema([*own, *kept])
@@ -90,12 +90,12 @@ class ChainStep:
 def spread_job(
     spark: SparkSession, steps: Mapping[OperatorId, BucketStep], buckets: int
 ) -> DataFrame | None:
-    """A frame of reports, whose collection rewrites the state; None when there is no state.
+    """A frame of reports; collecting it rewrites the state. None when there is no state.
 
     Args:
-        spark: Runs it.
-        steps: What an ordinary epoch would do, for each operator: its state, shape and watermarks.
-        buckets: So many from now on.
+        spark: The session.
+        steps: The steps of an ordinary epoch, which hold state files, shape and watermarks.
+        buckets: The new number of buckets.
     """
     frames = [_spread(spark, step, buckets) for step in steps.values() if step.chains]
     return reduce(DataFrame.union, frames) if frames else None
@@ -108,16 +108,16 @@ def _spread(spark: SparkSession, step: BucketStep, buckets: int) -> DataFrame:
     bucket = f"IF({CONTROL} IS NULL, {bucket_of(step.shape, buckets)}, {CONTROL_BUCKET}L)"
     found = f"{hash_of_keys(step.shape)} AS {HASH}"
     placed = rows.selectExpr("*", f"{bucket} AS {BUCKET}", found)
-    # No chain is there to add to: every bucket gets one full file.
+    # A step without chains: it writes one full file for every bucket.
     written = advanced_buckets(placed, step.spreading())
     return written.select(CONTROL)
 
 
 def sort_out_spread(texts: list[str], attempt: CheckpointId) -> SpreadState:
-    """What the tasks of a rescale reported: every row that was open is in a new file.
+    """Sort out the reports of a rescale, and check that every open row is in a new file.
 
     Raises:
-        LaminarError: What a task reported instead of its result.
+        LaminarError: An error that a task reported instead of its result.
     """
     moved: dict[tuple[OperatorId, int], int] = {}
     others: list[str] = []

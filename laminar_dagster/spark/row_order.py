@@ -1,4 +1,4 @@
-"""Rows beside the row before them, rows in an order of SQL, and floats in theirs. Keys numbered."""
+"""Order and equality of rows as in SQL: sorting, key codes, comparison with the previous row."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from laminar_dagster.models.ordering import one_array, ranks
 Booleans = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
 
-# More codes than fit in a number, with room for the number of rows.
+# From here on combined key codes could overflow 64 bits: compress them first.
 _TOO_MANY: Final = 2**62
 _LARGEST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A column by which rows are put in order."""
+    """A column of an ORDER BY."""
 
     name: str
     descending: bool
@@ -33,16 +33,16 @@ class Place:
 def in_order(
     rows: pa.Table, first: Sequence[Whole], order: Sequence[Place], last: Sequence[str]
 ) -> Whole:
-    """Where rows stand in an order of SQL, in which null and NaN have a place; equal ones stay.
+    """The indices that sort rows as ORDER BY does, nulls and NaN included. The sort is stable.
 
-    Numbers are sorted as such, and the rest only among the rows that they leave open: to compare
-    rows of several columns, texts above all, costs many times as much.
+    Leading numeric columns are sorted first, all others only within their ties: comparing rows by
+    several columns, strings above all, is many times slower.
 
     Args:
-        rows: Which.
-        first: Numbers of the rows that come before, ascending.
-        order: The order.
-        last: Columns that decide where that leaves it open, ascending.
+        rows: The rows to sort.
+        first: Integers to sort by before ``order``, ascending.
+        order: The columns to sort by.
+        last: Columns that break ties, ascending.
     """
     numbers, left = list(first), list(order)
     while left:
@@ -67,9 +67,9 @@ def in_order(
 
 
 def by_numbers(numbers: Sequence[Whole]) -> Whole:
-    """Where rows stand by several numbers, the first of them first; equal ones stay.
+    """The indices that sort rows by several integers, the first most significant. Stable.
 
-    Numbers that fit into one together are sorted as one, in half the time.
+    Integers that fit into 64 bits together are packed into one, which halves the time.
     """
     packed = np.zeros(len(numbers[0]), np.int64)
     limit = 1
@@ -85,9 +85,9 @@ def by_numbers(numbers: Sequence[Whole]) -> Whole:
 
 
 def sorted_by(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Rows by some columns, ascending, nulls last; equal ones stay.
+    """Rows sorted by some columns, ascending, nulls last. The sort is stable.
 
-    Values without an order, such as lists, stand as they come, and those that are alike together.
+    Values without an order, such as lists, are only grouped: equal ones are adjacent.
     """
     numbers: list[Whole] = []
     for name in names:
@@ -116,16 +116,16 @@ def _sorted_by_arrow(rows: pa.Table, names: Sequence[str]) -> pa.Array:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Whether values are texts or bytes."""
+    """Whether values are strings or binary."""
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _numbers(values: pa.ChunkedArray, place: Place) -> list[Whole] | None:
-    """Numbers that stand as the values do in an order; None for values that have none."""
+    """Integers that sort like the values of a column; None for types that have none."""
     plain = whole_numbers(values)
     if plain is None:
         return None
-    # All bits turned around, the largest number is the smallest.
+    # Inverting all bits reverses the order, without overflow.
     found = [~plain if place.descending else plain]
     if values.null_count:
         is_null = values.is_null().to_numpy().astype(np.int64)
@@ -137,13 +137,13 @@ def _numbers(values: pa.ChunkedArray, place: Place) -> list[Whole] | None:
 def _sorted_within(
     rows: pa.Table, runs: Whole, order: Sequence[Place], last: Sequence[str]
 ) -> Whole:
-    """Where rows stand within their runs, which are numbered."""
+    """The indices that sort rows within their runs, which are numbered in order."""
     columns: dict[str, Any] = {"run": pa.array(runs)}
     keys = [("run", "ascending")]
     for number, each in enumerate(order):
         values = rows.column(each.name)
         columns[f"null{number}"] = pc.cast(values.is_null(), pa.int8())
-        # The order of SQL, in which NaN is the largest.
+        # In SQL NaN is larger than all numbers; Arrow sorts it with the nulls.
         is_float = pa.types.is_floating(values.type)
         columns[f"plain{number}"] = ordered_bits(values) if is_float else values
         keys.append((f"null{number}", "descending" if each.nulls_first else "ascending"))
@@ -156,7 +156,7 @@ def _sorted_within(
 
 
 def whole_numbers(values: pa.ChunkedArray) -> Whole | None:
-    """Numbers that compare as the values do; None for values that are none. Null is any of them."""
+    """Integers that compare like the values; None for other types. Nulls get an arbitrary one."""
     kind = values.type
     if pa.types.is_floating(kind):
         values = ordered_bits(values)
@@ -171,7 +171,10 @@ def whole_numbers(values: pa.ChunkedArray) -> Whole | None:
 
 
 def key_codes(rows: pa.Table, names: Sequence[str]) -> Whole:
-    """A number for each row, the same where all of some columns are alike, as null and NaN are."""
+    """An integer code for each row's values in some columns, equal for equal values.
+
+    Nulls are equal to each other, and so are NaNs.
+    """
     codes = np.zeros(rows.num_rows, np.int64)
     limit = 1
     for name in names:
@@ -186,10 +189,10 @@ def key_codes(rows: pa.Table, names: Sequence[str]) -> Whole:
 
 
 def value_codes(values: pa.ChunkedArray | pa.Array) -> Whole:
-    """A number for each value, the same for those that are alike, as null and NaN are.
+    """An integer code for each value, equal for equal values; nulls are equal, and so are NaNs.
 
-    Lists, structs and maps are alike if all in them is. They are numbered from the inside out: a
-    list is the bytes of the numbers of its items.
+    Nested values are coded from the inside out: a list is represented by the bytes of the codes of
+    its items.
     """
     array = one_array(values) if isinstance(values, pa.ChunkedArray) else values
     kind = array.type
@@ -209,14 +212,14 @@ def value_codes(values: pa.ChunkedArray | pa.Array) -> Whole:
 
 
 def _extents(lists: pa.Array) -> tuple[Whole, Whole]:
-    """Where the items of each list or map begin, and how many there are; of null none."""
+    """The start and the number of the items of each list or map; null has 0 items."""
     offsets = lists.offsets.to_numpy().astype(np.int64)
     is_there = lists.is_valid().to_numpy(zero_copy_only=False)
     return offsets[:-1], np.diff(offsets) * is_there
 
 
 def _sequences(codes: Whole, lengths: Whole, values: pa.Array) -> pa.Array:
-    """The numbers of what is in each value, as bytes; null where the value is."""
+    """The codes of the items of each value as one binary value; null where the value is null."""
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))) * codes.itemsize
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(codes))]
     found = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(values), buffers)
@@ -225,9 +228,9 @@ def _sequences(codes: Whole, lengths: Whole, values: pa.Array) -> pa.Array:
 
 
 def differs_from_previous(rows: pa.Table, names: Sequence[str]) -> Booleans:
-    """Which rows differ from the row before them in one of some columns; the first one does.
+    """A mask of the rows that differ from the row before them in some column; the first one does.
 
-    Nulls are alike, and so are NaNs.
+    Nulls are equal to each other, and so are NaNs.
     """
     found = np.zeros(rows.num_rows, np.bool_)
     if not rows.num_rows:
@@ -256,10 +259,10 @@ def _changed(column: pa.ChunkedArray) -> Booleans:
 
 
 def ordered_bits(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Whole numbers that compare as the floats do. Arrow's own MIN and MAX leave out NaN."""
+    """Integers that compare like the floats do in SQL. Arrow's own MIN and MAX ignore NaN."""
     valid = pc.is_valid(values)
     floats = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy()
-    # One NaN, and one zero.
+    # All NaNs get the same bits, and adding 0.0 makes 0.0 of -0.0.
     floats = np.where(np.isnan(floats), np.nan, floats + 0.0)
     bits = floats.view(np.int64)
     ordered = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
@@ -268,7 +271,7 @@ def ordered_bits(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def from_ordered_bits(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """The floats of such numbers."""
+    """Convert the integers of ``ordered_bits`` back to floats."""
     valid = pc.is_valid(values)
     ordered = pc.fill_null(values, 0).to_numpy()
     bits = np.where(ordered < 0, ordered ^ np.int64(2**63 - 1), ordered)

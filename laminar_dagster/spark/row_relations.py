@@ -1,4 +1,4 @@
-"""Relations without state that give a record more columns, or more rows."""
+"""Stateless relations that add columns to a row, or make several rows of it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from laminar_dagster.spark.reference_values import valued_frame
 
 @dataclass(frozen=True, slots=True)
 class RowRelations:
-    """Joins with reference tables, values of whole tables, and rows that become several.
+    """Builds frames of reference joins, reference values and explodes.
 
     Attributes:
-        pins: The reference tables, as the plan has pinned them.
+        pins: The files of each reference table that the plan has pinned.
     """
 
     rows: LiveRows
@@ -45,7 +45,7 @@ class RowRelations:
         relation: ReferenceJoin | ReferenceValue | Explode,
         operator: OperatorId,
     ) -> DataFrame:
-        """What a relation makes of the rows of its source."""
+        """The frame of a relation over the rows of its source."""
         match relation:
             case ReferenceJoin():
                 return self._joined(source, view, relation, operator)
@@ -60,7 +60,7 @@ class RowRelations:
     def _joined(
         self, source: DataFrame, view: View, join: ReferenceJoin, operator: OperatorId
     ) -> DataFrame:
-        """Records are counted where they meet the table: after that there may be more of them."""
+        """Join with a table. Records are counted here: afterwards there may be more or fewer."""
         if join.where is not None:
             self.rows.look_at_condition(source, join.where)
         keys = (Projection(f"{KEY}{number}", sql) for number, sql in enumerate(join.keys))
@@ -78,7 +78,7 @@ class RowRelations:
     def _exploded(
         self, source: DataFrame, view: View, explode: Explode, operator: OperatorId
     ) -> DataFrame:
-        """Records are counted where they become several rows, or none."""
+        """Explode rows. Records are counted here: each becomes several rows, or none."""
         items = Projection(ITEMS, explode.items)
         rows = self.rows.projected(source, (*_kept(explode), items))
         name = id_of_explode(operator)
@@ -87,6 +87,6 @@ class RowRelations:
 
 
 def _kept(relation: ReferenceJoin | Explode) -> tuple[Projection, ...]:
-    """The columns that pass through, and by what rows are taken back."""
+    """The columns that pass through, and ``_weight`` if rows can be retractions."""
     weight = (Projection(WEIGHT, WEIGHT),) if relation.is_weighed else ()
     return (*relation.columns, *weight)

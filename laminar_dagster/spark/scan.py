@@ -1,13 +1,12 @@
 """Reading a source on the executors, through Spark's Python data source API.
 
-Each split is one Spark partition. Its task decodes chunk by chunk and sets aside what is late, has
-no event time, or one that is too far ahead of the plan's clock. It writes that and what cannot be
-decoded to the attempt's folder, and hands on the rest as Arrow. Its last row carries no record but
-the task's own count of what it did, in ``_control``: the count travels with the data, so that what
-arrives can be checked against it.
+Each split is one Spark partition. Its task decodes chunk by chunk and sets aside records that are
+late, have no event time, or one too far ahead of the plan's clock. It writes these, and records
+that cannot be decoded, to the attempt's folder, and yields the rest as Arrow. Its last row is a
+report in ``_control`` with its record counts: the report travels with the data, so that the records
+that arrive can be checked against it.
 
-Operators that need nothing of Spark are aggregated here as well, and only their partials handed on:
-see ``early_partials``.
+Operators that need no Spark expression are pre-aggregated here: see ``early_partials``.
 """
 
 from __future__ import annotations
@@ -60,9 +59,11 @@ class Scan:
     """Everything a task needs to read a split of a source.
 
     Attributes:
-        schema: Of the records.
-        hands_on: Whether the records themselves are wanted, beside what ``early`` makes of them.
-        lateness: Records up to so late are handed on, with how late they are: somebody takes them.
+        schema: The schema of the records.
+        early: The operators to pre-aggregate.
+        hands_on: Whether to yield the records themselves, too, for readers not in ``early``.
+        lateness: Records up to this late (microseconds) are yielded with ``_late``: windows allow
+            them.
         bound: How far event time may be ahead of the plan's clock.
     """
 
@@ -83,7 +84,7 @@ class Scan:
 
     @property
     def row_schema(self) -> pa.Schema:
-        """Of what a task hands on: records, partials and reports."""
+        """The schema of a task's rows: records, partials and reports."""
         records = self.schema if self.hands_on else []
         own = [pa.field(PART, pa.int64()), pa.field(CONTROL, pa.string())]
         own += [pa.field(LATE, pa.int64())] if self.lateness and self.hands_on else []
@@ -91,10 +92,10 @@ class Scan:
 
 
 def scan_frame(spark: SparkSession, scan: Scan) -> DataFrame:
-    """What the tasks hand on: rows of ``scan.row_schema``."""
+    """The rows of a scan's tasks, as a frame of ``scan.row_schema``."""
 
-    # Defined in here, so that Spark ships it by value: what it holds never becomes an option, and
-    # options are shown in query plans.
+    # A local class, so that Spark pickles it by value, with the scan. Passed as options, the scan's
+    # content would be shown in query plans.
     class LaminarDataSource(DataSource):
         @classmethod
         def name(cls) -> str:
@@ -109,21 +110,21 @@ def scan_frame(spark: SparkSession, scan: Scan) -> DataFrame:
             return ScanReader(scan)
 
     spark.dataSource.register(LaminarDataSource)
-    # A Spark Connect session remembers what a query was resolved to, and a process that joins it
-    # counts its queries from the beginning: without this it would get another's data source.
+    # A Spark Connect session caches resolved queries by number, and a process that joins it starts
+    # counting anew: without this option it could get the data source of another process.
     return spark.read.format(LaminarDataSource.name()).option("attempt", scan.attempt).load()
 
 
 class ScanReader(DataSourceReader):
-    """What Spark asks for the partitions of a scan, and for the rows of each."""
+    """Spark's interface to a scan: lists its partitions, and reads the rows of each."""
 
     def __init__(self, scan: Scan) -> None:
-        """Read for one attempt."""
+        """Keep the scan to read."""
         self._scan = scan
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each split."""
-        # A source without data still has one task, which reports that it read nothing.
+        """One partition for each split."""
+        # A source without data still has one task, which yields nothing.
         return [InputPartition(index) for index in range(max(1, len(self._scan.splits)))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -135,7 +136,7 @@ class ScanReader(DataSourceReader):
         try:
             yield from task.run()
         except LaminarError as error:
-            # As a row it reaches the driver under its name; raised, it would be a traceback's text.
+            # As a row the error keeps its type; raised, the driver would get only a traceback.
             yield task.control_row(error.to_record())
 
 
@@ -233,9 +234,9 @@ class _SplitTask:
     def _without_ahead(
         self, chunk: DecodedChunk, judge: LatenessJudge | None
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The good and the bad records of a chunk; who is too far ahead of the clock is bad.
+        """The good and the bad records of a chunk; records too far ahead of the clock are bad.
 
-        Where rows cannot be set aside they stay, and only the watermark is kept from them.
+        If the reader cannot set rows aside they stay good, but they do not move the watermark.
         """
         rows, bad = chunk.rows, chunk.bad
         ahead = judge.times_ahead(rows) if judge else {}
@@ -280,7 +281,7 @@ class _SplitTask:
 
 
 class _Letters:
-    """Records that were set aside, written in files of bounded size."""
+    """Dead letters: records that were set aside, written to files of bounded size."""
 
     def __init__(self, task: _SplitTask, name: Callable[[int, int], FileName]) -> None:
         self._task = task

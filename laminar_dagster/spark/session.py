@@ -1,8 +1,8 @@
-"""A Spark session made for epochs: small, warm, in UTC, and nobody else's.
+"""A private Spark session in which epochs are computed: in UTC, with fixed settings.
 
 Whatever session there is, a pipeline's own Spark or one that a user brings, epochs are computed in
-one derived from it (``epoch_session``): with its executors and its tuning, with settings of its own
-where they decide answers. The session that was there keeps its settings, views and functions.
+one derived from it (``epoch_session``). It shares executors and tuning, but has its own values of
+settings that affect results. The original session keeps its settings, views and functions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from laminar_dagster.spark.session_settings import epoch_settings, local_setting
 SessionFactory = Callable[[], SparkSession]
 _Settings = frozenset[tuple[str, str]]
 
-# Those that epochs are computed in, by the session that each was derived from.
+# The sessions that epochs are computed in, by the session that they were derived from.
 _derived: Final[WeakKeyDictionary[SparkSession, dict[_Settings, SparkSession]]] = (
     WeakKeyDictionary()
 )
@@ -46,13 +46,13 @@ def open_session(
     written: Mapping[str, str] = {},
     withheld: Collection[str] = (),
 ) -> SparkSession:
-    """A session of this process; Spark is started when there is none.
+    """Open a session for epochs; starts Spark if this process has none.
 
     Args:
-        settings: Spark's own, over the defaults. With ``spark.remote``, or with
+        settings: Spark settings that override the defaults. With ``spark.remote``, or with
             ``SPARK_REMOTE`` in the environment, it is a session on a Spark Connect server.
-        written: The same, ``${NAME}`` not filled in: tells which of them are secrets.
-        withheld: Variables that the processes of Spark have no need of.
+        written: The same before ``${NAME}`` was filled in: tells which of them are secrets.
+        withheld: Environment variables that Spark's processes do not get.
     """
     remote = settings.get("spark.remote") or os.environ.get("SPARK_REMOTE")
     if remote:
@@ -60,10 +60,10 @@ def open_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     chosen = local_settings(settings, secret_names(written))
-    # In the main thread Spark takes Ctrl-C for itself, in the middle of its start.
+    # In the main thread, pyspark would install its own handler for Ctrl-C when it starts.
     with ThreadPoolExecutor(1, thread_name_prefix="spark-start") as starter:
         starter.submit(_start_spark, chosen, withheld).result()
-    # A session is active in the thread that asked for it. Without settings: it may be a user's.
+    # Make it active in this thread, too. Without settings, because it may be a user's session.
     session = SparkSession.builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     ignore_stop_signals(session)
@@ -71,10 +71,10 @@ def open_session(
 
 
 def _start_spark(settings: Mapping[str, str], withheld: Collection[str]) -> None:
-    """Have a Spark in this process."""
+    """Start Spark in this process, unless it runs."""
     if SparkContext._active_spark_context is not None:  # noqa: SLF001, whoever asks starts one
         return
-    # One JVM outlives the Sparks that are stopped in it.
+    # The JVM of an earlier, stopped SparkContext is used again.
     if SparkContext._gateway is None:  # noqa: SLF001, the same
         launch_driver(settings, withheld)
     conf = SparkConf()
@@ -87,11 +87,11 @@ def epoch_session(session: SparkSession, settings: Mapping[str, str]) -> SparkSe
     """The session in which a pipeline's epochs are computed, on the Spark of a given one.
 
     Args:
-        session: Whose Spark it is; left as it is.
-        settings: The pipeline's.
+        session: The session to derive from; it is not changed.
+        settings: The pipeline's settings.
 
     Raises:
-        InvalidConfig: That Spark was started with what the pipeline does not want.
+        InvalidConfig: That Spark was started with a setting that differs from the pipeline's.
     """
     found = _explicit(session)
     wanted = epoch_settings(found, settings)
@@ -113,28 +113,28 @@ def epoch_session(session: SparkSession, settings: Mapping[str, str]) -> SparkSe
 
 
 def _explicit(session: SparkSession) -> dict[str, str]:
-    """What is set, as against what Spark does by default."""
+    """The settings that are set explicitly, without Spark's defaults."""
     return dict(session.conf.getAll)
 
 
 def _new_session(session: SparkSession, settings: _Settings) -> SparkSession:
     if not is_remote():
         return session.newSession()
-    # A server starts Python workers for each session anew, which takes seconds. Under this name the
-    # next process finds those of a pipeline with the same settings.
+    # A server starts new Python workers for each session, which takes seconds. With a fixed session
+    # name, the next process of a pipeline with the same settings uses the same workers.
     name = uuid.uuid5(uuid.UUID(session.session_id), repr(sorted(settings)))  # type: ignore[attr-defined]
     return _remote_twin(session, str(name))
 
 
 def _remote_twin(session: Any, name: str) -> SparkSession:
-    """Another session on the same server, for the same user. Spark offers a copy only.
+    """A new session on the same server, for the same user. Spark itself can only clone one.
 
-    A copy has the temporary functions of the first, of which one may be called ``upper``.
+    A clone keeps the temporary functions of the first, which may shadow one such as ``upper``.
     """
     connection = deepcopy(session.client._builder)  # noqa: SLF001
     connection.set(connection.PARAM_SESSION_ID, name)
     twin: Any = type(session)(connection, session.client._user_id)  # noqa: SLF001
-    # Its own end would do that last of all, and wait for a thread that is gone by then.
+    # Close it at exit: its own finalizer runs later, and waits for a thread that is gone by then.
     atexit.register(twin.client.close)
     made: SparkSession = twin
     return made
@@ -142,9 +142,9 @@ def _remote_twin(session: Any, name: str) -> SparkSession:
 
 @contextmanager
 def active(session: SparkSession) -> Iterator[SparkSession]:
-    """Have what names no session take this one, in this thread.
+    """Make this the active session of the thread, for Spark functions that are given none.
 
-    ``DataType.fromDDL`` is of that kind: ``TIMESTAMP`` has a zone or not as *a* session says.
+    ``DataType.fromDDL`` is one: a session's settings decide whether ``TIMESTAMP`` has a zone.
     """
     restore = _activate_remotely(session) if is_remote() else _activate(session)
     try:
@@ -164,7 +164,7 @@ def _activate(session: SparkSession) -> Callable[[], object]:
 
 
 def _activate_remotely(session: SparkSession) -> Callable[[], object]:
-    # pyspark keeps them by thread.
+    # pyspark keeps the active Connect session in a thread-local.
     kept: Any = type(session)._active_session  # type: ignore[attr-defined]  # noqa: SLF001
     before = getattr(kept, "session", None)
     kept.session = session
@@ -172,8 +172,8 @@ def _activate_remotely(session: SparkSession) -> Callable[[], object]:
 
 
 def stop_computing() -> None:
-    """Cancel what this process has Spark compute. Not from the thread that waits for it."""
+    """Cancel this process's Spark jobs. Call it from a thread that does not wait for them."""
     for session in list(_computing):
-        # One whose Spark was stopped computes nothing, and says so.
+        # A session whose Spark was stopped has no jobs, and raises.
         with suppress(Py4JError, PySparkException):
             session.interruptAll()

@@ -1,8 +1,8 @@
-"""The settings that a session of Spark computes epochs with, whoever opened it.
+"""The settings that a Spark session computes epochs with, whoever opened it.
 
-A setting of Spark SQL decides answers unless it is known not to. One that decides is the
-pipeline's, ours, or Spark's own default, never what a session happens to have: what a pipeline
-computes is told by its fingerprint, and a fingerprint knows ``pipeline.yml`` alone.
+Any setting of Spark SQL is taken to affect results unless known not to. Such a setting comes from
+the pipeline, from here, or is Spark's default, never what a given session happens to have: the
+fingerprint identifies what a pipeline computes, and it covers ``pipeline.yml`` only.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Final
 
 from laminar_dagster.core.errors import InvalidConfig
 
-# By name: it is a program of its own.
+# By name: Spark starts this module as a program; it is never imported here.
 WORKER_DAEMON: Final = "laminar_dagster.spark.worker_daemon"
 
 _SQL: Final = "spark.sql."
 
 # What every session computes with, unless `pipeline.yml` says otherwise.
 _DECIDED: Final[Mapping[str, str]] = {
-    # One moment, one spelling, whatever the machine's zone.
+    # Timestamps must be spelled the same whatever the machine's time zone.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
 }
-# What changes speed alone, where a session has nothing of its own.
+# Defaults that affect only speed; a session's own value takes precedence.
 _TUNED: Final[Mapping[str, str]] = {
     # An epoch is small: re-planning it between stages takes longer than it saves.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
 }
-# Of these a session keeps its own: they change no answer. All others decide.
+# Settings that a session keeps, because they affect no results. All others may.
 _TUNING: Final = (
     "spark.sql.adaptive.",
     "spark.sql.artifact.",
@@ -45,13 +45,13 @@ _TUNING: Final = (
     "spark.sql.ui.",
     "spark.sql.warehouse.",
 )
-# Decide, and are fixed when Spark starts: a session has them as the pipeline wants, or is refused.
+# Affect results, and cannot change once Spark runs: a session with other values is refused.
 _FIXED: Final = ("spark.sql.cache.serializer", "spark.sql.extensions")
 
 _LOCAL: Final[Mapping[str, str]] = {
     "spark.master": "local[*]",
     "spark.app.name": "laminar",
-    # A resident process has no use for a web server on a port of its own.
+    # A resident process needs no web UI: do not open a port for it.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
@@ -63,18 +63,18 @@ _HADOOP: Final = "spark.hadoop."
 
 
 def local_settings(settings: Mapping[str, str], secret: Collection[str] = ()) -> Mapping[str, str]:
-    """All that a Spark which this process starts is started with.
+    """All settings for a Spark that this process starts.
 
     Args:
-        settings: The pipeline's, over the defaults.
-        secret: The names of those that nobody may see.
+        settings: The pipeline's settings; they override the defaults.
+        secret: The names of the settings to redact.
     """
     chosen = {**_LOCAL, **_DECIDED, **_TUNED, **settings}
     if chosen["spark.master"].startswith("local"):
-        # Elsewhere the package may come to an executor with its first task, after its daemon began.
+        # On a cluster the package may reach an executor with its first task: too late for a daemon.
         chosen.setdefault("spark.python.daemon.module", WORKER_DAEMON)
-        # Spark's ports answer whoever knows a secret, which Spark makes by itself here. Elsewhere
-        # everybody who takes part has to be told it.
+        # Protects Spark's ports with a secret. Locally Spark generates it; on a cluster it would
+        # have to be given to every participant.
         chosen.setdefault("spark.authenticate", "true")
     if secret:
         chosen[_REDACTION] = _redaction(chosen.get(_REDACTION), secret)
@@ -82,21 +82,21 @@ def local_settings(settings: Mapping[str, str], secret: Collection[str] = ()) ->
 
 
 def _redaction(wanted: str | None, secret: Collection[str]) -> str:
-    """What Spark hides in its event log and pages: by default it looks for a few words in names."""
+    """The regex of setting names that Spark redacts in event log and UI, with ours added."""
     names = {name for each in secret for name in (each, each.removeprefix(_HADOOP))}
     hidden = "|".join(re.escape(name) for name in sorted(names))
     return f"{wanted or _SPARKS_REDACTION}|^(?:{hidden})$"
 
 
 def epoch_settings(found: Mapping[str, str], settings: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings of Spark SQL with which a session computes epochs; all others are Spark's.
+    """The Spark SQL settings with which a session computes epochs; all others keep the default.
 
     Args:
-        found: What the session has set.
-        settings: The pipeline's.
+        found: The session's settings.
+        settings: The pipeline's settings.
 
     Raises:
-        InvalidConfig: One that decides answers was fixed when the session's Spark started.
+        InvalidConfig: A setting that affects results differs, and was fixed when Spark started.
     """
     for key in _FIXED:
         has, wants = found.get(key), settings.get(key)
@@ -113,7 +113,7 @@ def epoch_settings(found: Mapping[str, str], settings: Mapping[str, str]) -> Map
 
 
 def to_forget(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """What a session has set and shall not have."""
+    """The SQL settings that a session has and that must be unset."""
     return sorted(key for key in found if key.startswith(_SQL) and key not in wanted)
 
 

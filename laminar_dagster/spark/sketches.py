@@ -1,17 +1,17 @@
-"""Sketches: distinct values counted, and quantiles found, in little space and within a known error.
+"""Sketches: approximate distinct counts and quantiles, in little space and with a known error.
 
-Both merge to the same bytes in any order and any cut, which rules out sketches that sample (KLL) or
-cluster (t-digest).
+Both merge to the same bytes in any order and batching, which rules out sketches that sample (KLL)
+or cluster (t-digest).
 
-*Distinct values* (HyperLogLog): of a hash of 64 bits the first ``precision`` bits choose a
-register, which keeps the largest number of zeros that began the rest, plus one. Kept are the
-registers that are not 0, as ``register * 64 + zeros``, sorted. How many values that makes is
-estimated as Ertl does ("New cardinality estimation algorithms for HyperLogLog sketches", 2017),
-without tables and in all ranges alike; the standard error is 1.04 / sqrt(2 ** precision).
+*Distinct values* (HyperLogLog): the first ``precision`` bits of a 64-bit hash choose a register,
+which keeps the largest number of leading zeros in the remaining bits, plus one. State is a sorted
+list of the registers that are not 0, as ``register * 64 + zeros``. The count is estimated with
+Ertl's method ("New cardinality estimation algorithms for HyperLogLog sketches", 2017), which works
+in all ranges without tables; the standard error is 1.04 / sqrt(2 ** precision).
 
-*Quantiles* (DDSketch with linear buckets): a value is kept as the first ``bits`` of its mantissa,
-and how often such values came is counted. What is told is the middle of a bucket, at most
-2 ** -(bits + 1) of the value away from it.
+*Quantiles* (DDSketch with linear buckets): values are counted in buckets of equal sign, exponent
+and first ``bits`` of the mantissa. A quantile is the middle of its bucket, so the relative error is
+at most 2 ** -(bits + 1).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def registers(hashes: Any, groups: Numbers, count: int, precision: int) -> pa.Li
     keep = array.is_valid().to_numpy(zero_copy_only=False)
     bits = array.drop_null().to_numpy().view(np.uint64)
     number = (bits >> np.uint64(64 - precision)).astype(np.int64)
-    # A bit behind the last ends the zeros.
+    # A 1 bit after the remaining bits bounds the count of leading zeros.
     rest = (bits << np.uint64(precision)) | np.uint64(1 << (precision - 1))
     return _largest(number * _ZEROS + _leading_zeros(rest) + 1, groups[keep], count)
 
 
 def merged_registers(lists: Any, groups: Numbers, count: int) -> pa.ListArray:
-    """The registers of each group, of those of its rows."""
+    """Merge the registers of the rows of each group: the largest of each register."""
     array = one_array(lists)
     owners = groups[pc.list_parent_indices(array).to_numpy()]
     return _largest(pc.list_flatten(array).to_numpy().astype(np.int64), owners, count)
@@ -66,7 +66,7 @@ def _largest(codes: Numbers, groups: Numbers, count: int) -> pa.ListArray:
 
 
 def _leading_zeros(bits: npt.NDArray[np.uint64]) -> Numbers:
-    """How many zeros a number of 64 bits begins with."""
+    """The number of leading zero bits of 64-bit numbers."""
     found = np.zeros(len(bits), np.int64)
     left = bits.copy()
     for width in (32, 16, 8, 4, 2, 1):
@@ -77,12 +77,12 @@ def _leading_zeros(bits: npt.NDArray[np.uint64]) -> Numbers:
 
 
 def estimated(lists: Any, precision: int) -> Numbers:
-    """About how many distinct values the registers of each row have seen."""
+    """Estimate the number of distinct values from the registers of each row."""
     array = one_array(lists)
     count, size, most = len(array), 2**precision, 64 - precision
     owners = pc.list_parent_indices(array).to_numpy()
     zeros = pc.list_flatten(array).to_numpy() % _ZEROS
-    # How many registers of each row hold each number.
+    # Histogram of register values for each row.
     held = np.bincount(owners * _ZEROS + zeros, minlength=count * _ZEROS).reshape(count, _ZEROS)
     empty = size - held.sum(axis=1)
     z = size * _tau(1 - held[:, most + 1] / size)
@@ -120,7 +120,7 @@ def _tau(share: Floats) -> Floats:
 
 
 def buckets(values: Any, bits: int) -> pa.Array:
-    """The bucket of each number; they are in the order of the numbers."""
+    """The bucket of each number; bucket numbers sort like the numbers."""
     array = one_array(values)
     wide = pa.chunked_array([array.cast(pa.float64())])
     ordered = one_array(ordered_bits(wide))
@@ -134,7 +134,7 @@ def middles(numbers: Any, bits: int) -> pa.Array:
     bucket = pc.fill_null(array, 0).to_numpy()
     middle = (bucket << shift) + (1 << (shift - 1))
     middle = np.where(bucket == 0, 0, middle)
-    # Beside what is infinite there is nothing in its bucket.
+    # The buckets of infinities hold nothing else: their "middle" is infinity itself, not a NaN.
     middle = np.where(bucket << shift == _INFINITE, _INFINITE, middle)
     middle = np.where((bucket + 1) << shift == -_INFINITE, -_INFINITE - 1, middle)
     floats = from_ordered_bits(pa.chunked_array([pa.array(middle)]), pa.float64())

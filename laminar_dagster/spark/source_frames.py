@@ -1,4 +1,4 @@
-"""The sources of a pipeline, each read once for all that read it."""
+"""Frames of a pipeline's sources; each source is read once for all of its readers."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _IS_RECORD: Final = f"{CONTROL} IS NULL"
 
 @dataclass
 class SourceFrames:
-    """Reads sources, and aggregates where they are read what can be.
+    """Reads sources, and pre-aggregates in the scan for operators where that is possible.
 
     Attributes:
-        growth: What was added to the state of an operator after it began.
-        share: A frame for so many readers, computed once.
-        echoes: Operators that take the partials which another has made of the same records.
+        growth: The partials added to the state of an operator after it began.
+        share: Makes a frame that is computed once for the given number of readers.
+        echoes: Operators that reuse the partials of another with equal pre-aggregation.
     """
 
     spark: SparkSession
@@ -49,12 +49,12 @@ class SourceFrames:
     _with_late: dict[str, tuple[DataFrame, list[str]]] = field(default_factory=dict)
 
     def look(self, source: str) -> DataFrame:
-        """The columns of a source, for Spark to look at; nothing is read."""
+        """A frame of a source, for Spark to analyse queries against; nothing is read."""
         records = scan_frame(self.spark, self.scans[source])
         return records.selectExpr("*", f"{_IS_RECORD} AS {KEEP}")
 
     def read(self, source: str, readers: int) -> DataFrame | None:
-        """The records of a source; None if all its readers take partials."""
+        """The records of a source; None if all of its readers use pre-aggregated partials."""
         scan = self.scans[source]
         early = self._early_operators(source, scan.schema)
         different: dict[Hashable, EarlyOperator] = {}
@@ -78,7 +78,7 @@ class SourceFrames:
         return self.with_late(source, 0)
 
     def with_late(self, source: str, lateness: int) -> DataFrame | None:
-        """Records up to so many microseconds late; None if no window takes late ones of it."""
+        """Records up to ``lateness`` microseconds late; None if no window allows late ones."""
         if source not in self._with_late:
             return None
         records, names = self._with_late[source]
@@ -86,7 +86,7 @@ class SourceFrames:
         return records.selectExpr(*names, f"{is_taken} AS {KEEP}")
 
     def partials(self, operator: OperatorId) -> tuple[DataFrame, StateShape | KeyedShape] | None:
-        """The partials of an operator, if they are made where its source is read."""
+        """The partials of an operator and their shape; None if the scan does not make them."""
         if operator not in self._early:
             return None
         source, number, early = self._early[operator]

@@ -1,7 +1,7 @@
 """Writes a view's output to the attempt's folder, on the executors: for ``DataFrame.mapInArrow``.
 
 One file for each partition of a source or bucket of a state, named after it, so that the files do
-not depend on how many tasks Spark used. The step hands on nothing but short reports for the driver.
+not depend on how many tasks Spark used. The step yields only short reports for the driver.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class StageStep:
 
     Attributes:
         counts_records: Whether the rows are records of a source, not results of a window.
-        takes_back_first: Whether the rows are differences, which sinks take in two turns: all that
-            is taken back, then all that comes.
-        contract: What is checked on every file.
+        takes_back_first: Whether the rows are net differences, which sinks apply in two turns: all
+            retractions, then all insertions.
+        contract: The contract's rules, checked on every file.
     """
 
     view: str
@@ -77,9 +77,10 @@ class StageStep:
                     yield _reported(keys)
 
     def _in_turn(self, part: int, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-        """Rows with where they stand among all of the view: sinks take files by their names.
+        """Split rows into files whose names sort retractions of all buckets before insertions.
 
-        A row may be taken back in one bucket, and what takes its place come in another.
+        Sinks take files in the order of their names; a row may be retracted in one bucket while
+        its replacement is in another.
         """
         place = f"{part:08d}"
         if not self.takes_back_first or WEIGHT not in rows.column_names:

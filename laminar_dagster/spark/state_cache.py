@@ -1,8 +1,8 @@
-"""Local copies of state files, memory-mapped: what is looked up costs what is looked at.
+"""Cache of local copies of state files, memory-mapped: a lookup reads only the pages it needs.
 
-Files are immutable and named by their SHA-256, so a copy is right or it is not that file. A process
-checks the bytes of a copy when it first uses it; the folder belongs to this user alone, so nobody
-else changes it after that. Copies that were not used for long go when the folder grows too large.
+Files are immutable and named by their SHA-256, so a copy is never stale. A process checks the bytes
+of a copy when it first uses it; only this user can access the folder, so nobody else changes it
+after that. When the folder grows too large, the least recently used copies are removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from laminar_dagster.core.errors import ChecksumMismatch
 from laminar_dagster.core.ports import ObjectStore
 from laminar_dagster.spark.arrow_files import file_table, sha256
 
-# Below this, a file is read as a whole: mapping it would cost more than it saves.
+# Smaller files are read as a whole: mapping them would cost more than it saves.
 SMALL: Final = 256 * 1024
 MAX_BYTES: Final = 8 * 2**30
 _PRIVATE: Final = 0o700
@@ -31,16 +31,16 @@ _checked: set[str] = set()
 
 
 class StoredFile(Protocol):
-    """What a document says of a file."""
+    """Size and digest of a file, as recorded in a manifest or snapshot."""
 
     @property
     def size_bytes(self) -> int:
-        """How long it is."""
+        """The file's size."""
         ...
 
     @property
     def sha256(self) -> str:
-        """Of its bytes."""
+        """The SHA-256 of the file's bytes."""
         ...
 
 
@@ -61,14 +61,14 @@ def mapped_file(store: ObjectStore, key: str, entry: StoredFile) -> pa.Table:
     try:
         mapped = pa.memory_map(str(path))
     except FileNotFoundError:
-        # Another process made room at this very moment.
+        # Another process has just evicted the copy.
         return file_table(read_checked(store, key, entry))
     return pa.ipc.open_file(mapped).read_all()
 
 
 @lru_cache(maxsize=1)
 def cache_folder() -> Path | None:
-    """A folder that only this user can look into; None where there can be none."""
+    """The cache folder, accessible to this user only; None if it cannot be made so."""
     path = Path(tempfile.gettempdir()) / f"laminar-state-{os.getuid()}"
     try:
         path.mkdir(mode=_PRIVATE, exist_ok=True)
@@ -105,7 +105,7 @@ def read_checked(store: ObjectStore, key: str, entry: StoredFile) -> bytes:
 
 
 def _make_room(folder: Path, wanted: int) -> None:
-    """Remove the copies that were not used for longest. Who has one mapped keeps its bytes."""
+    """Evict the least recently used copies. Processes that have one mapped keep its bytes."""
     found: list[tuple[float, int, Path]] = []
     for each in folder.glob("*.arrow"):
         with contextlib.suppress(OSError):

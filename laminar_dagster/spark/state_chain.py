@@ -2,8 +2,8 @@
 
 An epoch adds one file with the partials of its own input and rewrites nothing. Old files are read
 only when windows close, and only those that hold such windows. A file whose windows are all closed
-leaves the chain. When the chain gets long, its newest files are folded into one; how many is chosen
-by size, so that a large old file is rewritten only when as much has come on top of it.
+leaves the chain. Compaction: when the chain gets long, its newest files are merged into one; how
+many is chosen by size, so a large old file is rewritten only once as much data is on top of it.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from laminar_dagster.spark.state_shape import StateShape
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """Windows that end after ``previous`` and not after ``now`` close in this epoch."""
+    """The watermark before and after an epoch: windows that end in (previous, now] close in it."""
 
     previous: int | None
     now: int | None
 
     def slice_of(self, ends: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """Which of sorted window ends close in this epoch: from the first, up to the second."""
+        """The half-open index range of the sorted window ends that close in this epoch."""
         if self.now is None:
             return 0, 0
         first = 0 if self.previous is None else int(np.searchsorted(ends, self.previous, "right"))
         return first, int(np.searchsorted(ends, self.now, "right"))
 
     def has_closed(self, end: int) -> bool:
-        """Whether a window is closed after this epoch."""
+        """Whether a window with this end is closed after this epoch."""
         return self.now is not None and end <= self.now
 
 
 @dataclass(frozen=True, slots=True)
 class StateChain:
-    """The files of one partition, with the origin of each written down."""
+    """The files of one partition; each entry names the checkpoint that wrote it."""
 
     home: StateFiles
     shape: StateShape
@@ -51,8 +51,8 @@ class StateChain:
     def close(self, closing: Closing) -> tuple[list[pa.Table], StateChain]:
         """The stored rows of windows that close now, file by file; and the chain without them.
 
-        A file is read only if a window in it closes. What stays open in it is written down, so
-        that it is left alone until the next one does.
+        A file is read only if a window in it closes. Its entry then records the earliest end that
+        is still open, so it is not read again until that window closes.
         """
         found, files = [], []
         for entry in self.files:
@@ -69,11 +69,11 @@ class StateChain:
         return found, replace(self, files=tuple(files))
 
     def advance(self, added: pa.Table, closing: Closing) -> tuple[PartitionSnapshotEntry, ...]:
-        """The chain after this epoch: with the new rows, folded if it is long.
+        """The chain after this epoch: with a file of the new rows, compacted if it is long.
 
         Args:
             added: Sorted partials of windows that stay open.
-            closing: What closes now.
+            closing: The windows that close in this epoch.
         """
         kept = self.files
         fold = how_many_to_fold(kept, added.nbytes) if added.num_rows else 0

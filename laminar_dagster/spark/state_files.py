@@ -1,6 +1,6 @@
-"""The files of one partition of an operator's state: read, mapped, written, and chosen to fold.
+"""Reads, maps and writes the files of one state partition, and chooses those to compact.
 
-Bytes that come from the store are checked against the manifest's SHA-256, always.
+Bytes from the store are always checked against the manifest's SHA-256.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ MAX_FILES: Final = 8
 
 
 class RowShape(Protocol):
-    """What the rows of a state look like."""
+    """The layout of a state's rows."""
 
     def read(self, table: pa.Table) -> pa.Table:
-        """Stored rows as rows of this shape.
+        """Convert stored rows to rows of this shape.
 
         Raises:
-            ValueError: They cannot be read so.
+            ValueError: The rows cannot be converted.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StateFiles:
-    """Where the state of a partition is read from, and written to."""
+    """Reads and writes the state files of one partition."""
 
     store: ObjectStore
     attempt: CheckpointId
@@ -43,29 +43,29 @@ class StateFiles:
     partition: PartitionId
 
     def read(self, entry: PartitionSnapshotEntry, shape: RowShape) -> pa.Table:
-        """A file as rows of a shape.
+        """Read a file as rows of a shape.
 
         Raises:
-            ObjectMissing, ChecksumMismatch: It is gone, or damaged.
-            RestoreFailed: It holds something else.
+            ObjectMissing, ChecksumMismatch: It is missing, or damaged.
+            RestoreFailed: It is not a state file of this shape.
         """
         key = self._key(entry)
         return self._shaped(key, file_table(read_checked(self.store, key, entry)), shape)
 
     def mapped(self, entry: PartitionSnapshotEntry, shape: RowShape) -> pa.Table:
-        """As ``read``, from a local copy: only the pages that are looked at are in memory."""
+        """As ``read``, from a memory-mapped local copy: only pages that are used are in memory."""
         key = self._key(entry)
         return self._shaped(key, mapped_file(self.store, key, entry), shape)
 
     def write(
         self, rows: pa.Table, bounds: tuple[int, int] | None, *, is_incremental: bool
     ) -> PartitionSnapshotEntry:
-        """A new file of sorted rows.
+        """Write sorted rows as a new file.
 
         Args:
-            rows: Of the shape's schema.
-            bounds: The smallest and largest end among them; None if they have none.
-            is_incremental: Whether it stands on other files.
+            rows: Rows of the shape's schema.
+            bounds: The smallest and largest end among the rows; None if they have none.
+            is_incremental: Whether the chain has older files below it.
         """
         build = layout.delta_path if is_incremental else layout.snapshot_path
         path = build(self.operator, self.partition)
@@ -89,15 +89,16 @@ class StateFiles:
         try:
             return shape.read(table)
         except ValueError as error:
-            # Arrow's own errors are among them.
+            # pa.ArrowInvalid is a ValueError too.
             reason = f"{key} is no state of this shape: {error}"
             raise RestoreFailed(self.operator, self.partition, reason) from None
 
 
 def how_many_to_fold(files: tuple[PartitionSnapshotEntry, ...], added_bytes: int) -> int:
-    """None while the chain is short; then the newest files, up to the first that outweighs them.
+    """Compaction: how many of the newest files to merge, up to the first larger than their sum.
 
-    So every byte is rewritten once for each doubling of what lies on top of it, not in every epoch.
+    0 while the chain is short. So a byte is rewritten once for each doubling of the data on top of
+    it, not in every epoch.
     """
     if len(files) < MAX_FILES:
         return 0

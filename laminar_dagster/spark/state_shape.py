@@ -1,4 +1,4 @@
-"""What the rows of an operator's state look like, and how rows of an older look are read."""
+"""The row layout of an operator's state, and how rows of an older layout are read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from laminar_dagster.spark.row_order import sorted_by
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A key: its column in the state, the expression it is, and its type."""
+    """A key: its column in the state, the SQL expression it is computed from, and its type."""
 
     name: str
     sql: str
@@ -30,14 +30,14 @@ class KeyColumn:
 
 @dataclass(frozen=True, slots=True)
 class StateShape:
-    """What the rows of a state look like: window end, keys, partials.
+    """The row layout of a window state: window end, keys, partials.
 
-    It is kept with the rows, in the metadata of each file's schema.
+    It is stored in the schema metadata of each state file.
 
     Attributes:
-        weight: The partial that counts a window's rows by weight; None if none is taken back.
-        growth: What was added to the state after it began; None if nothing was.
-        answers: What of the output is made of multisets and sketches, which stay in the state.
+        weight: The partial that sums the weights of a window's rows; None without retractions.
+        growth: The partials added to the state after it began; None if there are none.
+        answers: The output values finalised from multisets and sketches, which stay in the state.
     """
 
     operator: OperatorId
@@ -49,12 +49,12 @@ class StateShape:
 
     @property
     def group(self) -> tuple[str, ...]:
-        """What identifies a row."""
+        """The columns that identify a row."""
         return (END, *(key.name for key in self.keys))
 
     @property
     def schema(self) -> pa.Schema:
-        """Of a file of state."""
+        """The schema of a state file."""
         fields = [(END, pa.int64())]
         fields += [(key.name, key.arrow_type) for key in self.keys]
         fields += [(column.name, column.arrow_type) for column in self.kept]
@@ -69,12 +69,12 @@ class StateShape:
 
     @property
     def kept(self) -> tuple[PartialColumn, ...]:
-        """The partials, and since when a row knows them."""
+        """The partials, and ``_since`` if some of them were added later."""
         return (*self.columns, *began(self.growth))
 
     @classmethod
     def of_file(cls, schema: pa.Schema) -> StateShape:
-        """The shape that a file was written with."""
+        """Read the shape that a file was written with from its schema."""
         about = json.loads(schema.metadata[METADATA])
         return cls(
             OperatorId(about["operator"]),
@@ -85,7 +85,7 @@ class StateShape:
 
     @property
     def output(self) -> pa.Schema:
-        """Of closed windows, before their values are finished."""
+        """The schema of closed windows, before Spark computes the final values."""
         hidden = opaque_names(self.columns)
         kept = [each for each in self.schema if each.name not in hidden]
         told = [pa.field(each.name, each.arrow_type) for each in self.answers]
@@ -93,46 +93,46 @@ class StateShape:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when a column's name or type does."""
+        """A hash of the names and types of the columns."""
         return schema_fingerprint(self.schema)
 
     def read(self, table: pa.Table) -> pa.Table:
-        """Stored rows as rows of this shape: columns left out, and widened, where it changed.
+        """Convert stored rows to this shape: adds, removes and widens columns after evolution.
 
         Raises:
-            ValueError: They cannot be read so.
+            ValueError: The rows cannot be converted.
         """
         return cast_rows(grown(table, self.columns, self.growth), self.schema)
 
     def bounds(self, rows: pa.Table) -> tuple[int, int] | None:
-        """The smallest and largest end of a window among sorted rows."""
+        """The smallest and largest window end among sorted rows; None without rows."""
         ends = rows.column(END)
         return (ends[0].as_py(), ends[-1].as_py()) if rows.num_rows else None
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """One row for each window and key, sorted; parts are merged in the order given."""
+        """Merge parts, in the order given, to one row for each window and key, sorted."""
         names = self.schema.names
         table = pa.concat_tables([part.select(names) for part in parts])
         merged = merge_partials(table, self.group, self.kept, self.operator)
         return sorted_by(merged, self.group)
 
     def shown(self, rows: pa.Table) -> pa.Table:
-        """Merged rows as rows of the output, without those that were taken back to the last one."""
+        """Merged rows as output rows, without windows whose records were all retracted."""
         if self.weight is not None:
             rows = rows.filter(pc.greater(rows.column(self.weight), 0))
         return answered(rows, self.answers, opaque_names(self.columns))
 
 
 def opaque_names(columns: Sequence[PartialColumn]) -> tuple[str, ...]:
-    """The columns of a state that do not come out of it."""
+    """The columns that stay in the state: multisets and sketches, which are not output."""
     return tuple(column.name for column in columns if column.is_opaque)
 
 
 def partials_told(columns: Sequence[PartialColumn]) -> dict[str, dict[str, str]]:
-    """What the metadata of a file says of its partials: how each is merged, and by what."""
+    """The entries about partials in a file's metadata: how each is merged, and by which column."""
     told = {"partials": {column.name: str(column.merge) for column in columns}}
     by = {column.name: column.by[1] for column in columns if column.by}
-    # Older files have none, and the same rows are to give the same bytes.
+    # Left out if empty: older files lack it, and the same rows must give the same bytes.
     return {**told, "by": by} if by else told
 
 
@@ -144,7 +144,7 @@ def _by(about: Mapping[str, Any], name: str) -> tuple[str, str] | None:
 def stored_columns(
     about: Mapping[str, Any], schema: pa.Schema
 ) -> tuple[tuple[KeyColumn, ...], tuple[PartialColumn, ...]]:
-    """The keys and the partials of a file, by its metadata."""
+    """Read the keys and the partials of a file from its metadata."""
     keys = about["keys"].items()
     return (
         tuple(KeyColumn(name, sql, schema.field(name).type) for name, sql in keys),
@@ -156,10 +156,10 @@ def stored_columns(
 
 
 def cast_rows(table: pa.Table, wanted: pa.Schema) -> pa.Table:
-    """Stored rows with the columns that are wanted: others left out, and types widened.
+    """Convert stored rows to a schema: removes other columns, and widens types.
 
     Raises:
-        ValueError: They cannot be read so.
+        ValueError: A column is missing, or cannot be cast.
     """
     missing = [name for name in wanted.names if name not in table.column_names]
     if missing:

@@ -1,4 +1,4 @@
-"""The shape that a stored file of state was written with, of whatever kind."""
+"""Reads from a state file's metadata which shape (row layout) it was written with."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from laminar_dagster.spark.state_shape import StateShape
 
 
 def stored_shape(schema: pa.Schema) -> StateShape | KeyedShape | JoinShape:
-    """The shape of a file.
+    """Return the shape described by a state file's schema metadata.
 
     Raises:
-        KeyError, TypeError, ValueError: It is no file of state.
+        KeyError, TypeError, ValueError: It is not a state file.
     """
     about = json.loads(schema.metadata[METADATA])
     match about.get("kind"):

@@ -1,8 +1,8 @@
-"""Operators of several views that make the same of the same records: it is made once.
+"""Shared pre-aggregation: operators with equal partials over equal records compute them once.
 
-What is shared is the way from records to partials, which is where an epoch's time goes. State is
-not: each operator adds the partials to its own. So a view that comes to equal another, or no longer
-does, or goes, takes nothing from anybody, and a deploy needs to know nothing of it.
+Only the step from records to partials is shared, which is where an epoch's time goes. State is not:
+each operator merges the partials into its own. So adding, changing or removing one of several equal
+views never affects the state of the others, and a deploy needs no special case for it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from laminar_dagster.config.relations import (
 
 
 def partials_key(query: Keeper) -> Hashable | None:
-    """Equal for operators that make equal partials; None for one that keeps to itself.
+    """A key that is equal for operators with equal partials; None for one that shares none.
 
-    HAVING and the output come after the state, and so do not count. An operator over another of the
-    same view keeps to itself: the one below has its own state, which has to go on.
+    HAVING and the output columns apply after the state, so they are not compared. An operator over
+    another of the same view shares nothing: the one below has state of its own to carry on.
     """
     if not isinstance(query, WindowAggregate | KeyedAggregate | Ranked):
         return None
@@ -42,6 +42,6 @@ def partials_key(query: Keeper) -> Hashable | None:
 
 
 def twins(model: PipelineModel) -> Counter[Hashable]:
-    """How many operators make the same partials."""
+    """How many operators have each partials key."""
     keys = (partials_key(query) for view in model.views for _, query in stateful_operators(view))
     return Counter(key for key in keys if key is not None)

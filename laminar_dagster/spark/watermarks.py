@@ -1,4 +1,4 @@
-"""How far event time has come, partition by partition and for a source as a whole."""
+"""Watermarks: of each partition, and of a source as a whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A partition of a source before the epoch; ``is_idle`` as the plan says."""
+    """The watermark of a source's partition before the epoch; ``is_idle`` comes from the plan."""
 
     part: int
     watermark: int | None
@@ -24,11 +24,11 @@ class SourceClock:
     lanes: tuple[Lane, ...]
 
     def lane_watermarks(self, seen: Mapping[int, int | None]) -> tuple[int | None, ...]:
-        """Of each partition after the epoch, given what its tasks saw."""
+        """The watermark of each partition after the epoch, given the watermarks its tasks saw."""
         return tuple(latest((lane.watermark, seen.get(lane.part))) for lane in self.lanes)
 
     def advance(self, seen: Mapping[int, int | None]) -> int | None:
-        """Of the source after the epoch: the smallest of those that are not idle.
+        """The source's watermark after the epoch: the smallest of its partitions, idle ones aside.
 
         A partition that is not idle and has had no event yet holds the source back. The watermark
         never runs backwards, also when an idle partition comes back.
@@ -44,7 +44,7 @@ class SourceClock:
 
 
 def earliest(watermarks: Iterable[int | None]) -> int | None:
-    """The smallest; None, which is before everything, if there is one."""
+    """The smallest watermark; None (no event yet) if any is None or there are none."""
     found = list(watermarks)
     if not found or any(each is None for each in found):
         return None
@@ -52,5 +52,5 @@ def earliest(watermarks: Iterable[int | None]) -> int | None:
 
 
 def latest(watermarks: Iterable[int | None]) -> int | None:
-    """The largest; None only if there is nothing else."""
+    """The largest watermark, leaving out None; None if no other value is left."""
     return max((each for each in watermarks if each is not None), default=None)

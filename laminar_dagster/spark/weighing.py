@@ -1,4 +1,4 @@
-"""Records that count by their weight of 1 or -1: what is taken back leaves every partial."""
+"""Weights of records: 1 adds a record to its partials, -1 (a retraction) removes it again."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from laminar_dagster.spark.keyed_rows import WEIGHT
 def weighed(
     records: pa.Table, columns: Sequence[PartialColumn], operator: str
 ) -> tuple[pa.Table, tuple[PartialColumn, ...]]:
-    """Records and partials that count each record by its weight.
+    """Return records and partials in which each record counts by its weight.
 
     Raises:
-        ComputeFailed: A weight is neither 1 nor -1, or a value has no opposite.
+        ComputeFailed: A weight is neither 1 nor -1, or the negation of a value does not fit.
     """
     check_weights(records, operator)
     weight = records.column(WEIGHT).cast(pa.int64())
@@ -38,10 +38,10 @@ def weighed(
 
 
 def check_weights(records: pa.Table, operator: str) -> None:
-    """Nothing but 1 and -1 is a weight.
+    """Check that every weight is 1 or -1.
 
     Raises:
-        ComputeFailed: There is another one.
+        ComputeFailed: A weight is something else.
     """
     weight = records.column(WEIGHT).cast(pa.int64())
     known = pc.is_in(weight, value_set=pa.array([1, -1], pa.int64()))
@@ -58,5 +58,5 @@ def _signed(records: pa.Table, column: PartialColumn, weight: pa.ChunkedArray) -
         return pc.if_else(counts, weight, pa.scalar(0, pa.int64()))
     plain = records.column(column.argument).cast(column.arrow_type)
     signed = pc.if_else(pc.less(weight, 0), pc.negate_checked(plain), plain)
-    # A sum of nothing is told by its count; here it is 0, however it came about.
+    # Null adds 0. Whether a sum saw any value at all is known from the count beside it.
     return pc.fill_null(signed, pa.scalar(0, column.arrow_type))

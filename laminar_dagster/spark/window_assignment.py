@@ -1,4 +1,4 @@
-"""Which windows of event time a record is in."""
+"""Assigns records to windows of event time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from laminar_dagster.spark.columns import END, TIME
 
 @dataclass(frozen=True, slots=True)
 class WindowAssignment:
-    """Windows of one size that begin every ``slide``; a window is told by its end.
+    """Windows of one size that begin every ``slide``; a window is identified by its end.
 
     Attributes:
-        grows: Windows begin every ``size`` instead, and end every ``slide`` up to it (CUMULATE).
+        grows: Windows begin every ``size`` and end every ``slide`` until then (CUMULATE).
         offset: By how much their edges are shifted.
     """
 
@@ -27,7 +27,7 @@ class WindowAssignment:
     def assign(self, rows: pa.Table) -> pa.Table:
         """Each row once for every window it is in, in the order of the rows, with ``_end``."""
         times = rows.column(TIME).to_numpy() - self.offset
-        # The earliest end after each time; others follow at the same distance.
+        # The earliest window end after each time; later ends follow every `slide`.
         first = np.floor_divide(times, self.slide) * self.slide + self.slide
         if self.size == self.slide:
             return rows.append_column(END, pa.array(first + self.offset))
@@ -46,5 +46,5 @@ class WindowAssignment:
         """The start of a window, in microseconds, as Spark SQL over its end."""
         if not self.grows:
             return f"({end} - {self.size})"
-        # The last microsecond of a window is in no later stretch.
+        # From the window's last microsecond: its end may already be the start of the next one.
         return f"({end} - 1 - pmod({end} - 1 - {self.offset}, {self.size}))"

@@ -1,12 +1,12 @@
 """The process that Spark's Python workers are forked from: ``spark.python.daemon.module``.
 
-Spark's own has nothing loaded, so each worker imports Arrow, pandas and this package anew, and
-searches all of it for garbage after every task: a second of a processor for each worker, and 40 ms
-for each task. Here all is imported once, before the first fork, and not searched again.
+Spark's own daemon has nothing loaded, so each worker imports Arrow, pandas and this package anew,
+and collects garbage among all of it after every task: a CPU second for each worker, and 40 ms for
+each task. Here everything is imported once, before the first fork, and frozen for the collector.
 
-Spark also puts zips of PySpark and py4j before everything else that Python imports from. What comes
-out of a zip is compiled anew by every process. Where the zips belong to the installed PySpark, its
-own compiled files are imported instead.
+Spark also puts zips of PySpark and py4j first on Python's search path. Modules from a zip are
+compiled anew by every process. Where the zips belong to the installed PySpark, its own compiled
+files are imported instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
-# There is a daemon for each kind of worker. Only these do an epoch's work, several at once.
+# There is a daemon for each kind of worker. Only workers of this kind do an epoch's work.
 _BUSY: Final = "pyspark.worker"
 
 LOADED: Final = (
@@ -36,10 +36,10 @@ LOADED: Final = (
 
 
 def without_bundled_zips(search_path: list[str]) -> list[str]:
-    """A search path without Spark's zips, if the PySpark that is left is the same one.
+    """A search path without Spark's zips, if the same PySpark is also installed as a package.
 
-    It is the same if the zips lie within it, as those of an installed PySpark do. A distribution of
-    Spark has PySpark nowhere but in its zips, and they stay.
+    It is the same if the zips lie within the installed package. A distribution of Spark has PySpark
+    nowhere but in its zips, so there they stay.
     """
     zips = [entry for entry in search_path if _is_bundled(entry)]
     rest = [entry for entry in search_path if entry not in zips]
@@ -59,17 +59,17 @@ def _is_bundled(entry: str) -> bool:
 
 def main(kind: str) -> None:
     """Load what workers of a kind need, then fork them whenever Spark asks."""
-    # Service managers signal every process they find, and the epoch at hand still needs the
+    # Service managers signal the whole process group, but the current epoch still needs the
     # workers. Java ends them by other means: SIGKILL, SIGHUP, and the end of standard input.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    # Before the first module of PySpark: later ones come from where the package was found.
+    # Before PySpark is first imported: its submodules load from where the package was found.
     sys.path[:] = without_bundled_zips(sys.path)
     from pyspark import daemon
 
     if kind == _BUSY:
         for module in LOADED:
             importlib.import_module(module)
-        # A worker looks for garbage after every task. In what was here before it, there is none.
+        # A worker collects garbage after every task: exclude what was loaded before the fork.
         gc.collect()
         gc.freeze()
     daemon.manager()
