@@ -21,7 +21,7 @@ class InvalidDagsterHome(UsageError):
 
 @dataclass(eq=False)
 class DagsterUnavailable(RetryError):
-    """The storage of Dagster's instance is away, or full."""
+    """The storage of Dagster's instance is unavailable, or full."""
 
     home: str
     reason: str

@@ -180,7 +180,7 @@ class WarmRunLauncher(RunLauncher[dg.DagsterInstance], ConfigurableClass):
         try:
             reply = keepers.ask(Cancel(run_id=run_id))
         except ConnectionLost:
-            # If its keeper is dead, the run was reported with the others that it had.
+            # If its keeper is dead, the run was reported as over, with the keeper's other runs.
             return self._is_over(run_id)
         match reply:
             case Withdrawn():
@@ -202,7 +202,7 @@ class WarmRunLauncher(RunLauncher[dg.DagsterInstance], ConfigurableClass):
         """Whether somebody still executes the run."""
         resident = ResidentProcess.of(run)
         if resident is not None:
-            # A `laminar run` executes it; of one on another machine, nobody here can say more.
+            # A `laminar run` executes it; one on another machine cannot be checked from here.
             status = WorkerStatus.FAILED if resident.is_gone() else WorkerStatus.RUNNING
             return CheckRunHealthResult(status, run_worker_id=str(resident.pid))
         try:
@@ -215,7 +215,7 @@ class WarmRunLauncher(RunLauncher[dg.DagsterInstance], ConfigurableClass):
             case Waiting(ahead=ahead):
                 return CheckRunHealthResult(WorkerStatus.RUNNING, f"{ahead} runs before it")
             case None if is_with_code_server(run):
-                # A code server notices by itself when the process of a run is gone.
+                # The code server itself notices when the process of a run is gone.
                 return CheckRunHealthResult(WorkerStatus.RUNNING, "it was launched cold")
             case _:
                 return self._without_worker(run, "no worker has the run")
