@@ -331,9 +331,9 @@ def build_source(
 
     Args:
         table: What its author wrote.
-        config: What the pipeline says for sources that do not say otherwise.
+        config: The pipeline's defaults for options that the source does not set.
         project: Where relative paths begin.
-        store: Of the pipeline, where snapshots are kept; None if there is none yet.
+        store: The pipeline's store, for snapshots; None if there is none yet.
 
     Raises:
         InvalidConfig: An option is wrong, or the connector unknown.

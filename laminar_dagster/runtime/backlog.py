@@ -111,7 +111,7 @@ class Backlog:
         )
 
     def require_complete(self) -> None:
-        """Refuse to conclude anything from a part of the sources.
+        """Refuse a backlog in which a source is missing because of an error.
 
         Raises:
             LaminarError: The error of the first source that could not be asked.
@@ -183,7 +183,7 @@ def distance(part: SourceRange) -> int:
 
 
 def is_short_of(reached: Iterable[SourcePosition], wanted: Iterable[SourcePosition]) -> bool:
-    """Whether some partition has not been read as far as is wanted."""
+    """Whether some partition has been read less far than wanted."""
     far = {lane_of(position): progress_of(position) for position in reached}
     return any(
         lane_of(position) not in far or far[lane_of(position)] < progress_of(position)

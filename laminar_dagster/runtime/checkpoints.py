@@ -40,7 +40,7 @@ class CheckpointStore:
     """Reads and writes a pipeline's documents in an object store.
 
     Plans, prepared records and manifests never change, so the last few that were read or written
-    are remembered: finding out how far an epoch is would otherwise read them after every step.
+    are cached: finding out how far an epoch is would otherwise read them after every step.
     """
 
     def __init__(self, store: ObjectStore, snapshots: ObjectStore | None = None) -> None:

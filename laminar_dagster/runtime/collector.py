@@ -85,7 +85,7 @@ def collect(
         )
     )
     standing = survey(checkpoints)
-    # Read after the listing: a branch that is made later begins with what it has checked itself.
+    # Read after the listing. A branch made later than this fails to copy or replay what is gone.
     held = held_since(checkpoints.objects)
     retained = _retained(checkpoints, standing, retention.checkpoints, held)
     garbage = find_garbage(
@@ -127,7 +127,7 @@ def _retained(
             break
         kept.append(manifest)
         above = manifest.previous_checkpoint_id
-        # A predecessor that is gone was collected when less was to be kept.
+        # A predecessor that is gone was collected earlier, under a smaller retention.
         manifest = checkpoints.manifest(above) if above else None
     return tuple(kept)
 

@@ -34,7 +34,7 @@ def ask_health(
         name = source.source_id
         ranges, error = looked[name].ranges, looked[name].error
         if isinstance(error, RetryError | AuthFailed):
-            # Unavailable a moment ago: asking again would cost a second timeout.
+            # It failed to answer a moment ago: asking again may cost another timeout.
             found[name] = HealthReport.unreachable(error)
         elif not isinstance(source, Observable):
             found[name] = HealthReport.unreachable(error) if error else ANSWERS

@@ -38,7 +38,7 @@ class Pipeline:
     """The adapters of one pipeline.
 
     Attributes:
-        fingerprint: Of the pipeline's code and configuration.
+        fingerprint: The hash of the pipeline's code and configuration.
         published: The view, mode and key of each sink, which the fingerprint does not cover; None
             when unknown.
         definition: What the fingerprint stands for, kept with the state. Without it, a changed

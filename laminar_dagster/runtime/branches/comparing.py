@@ -83,7 +83,7 @@ def _compare(
 
 
 def is_identical(one: CheckpointManifest, other: CheckpointManifest, sink_id: SinkId) -> bool:
-    """Whether two checkpoints have the same output for a sink, as their hashes tell."""
+    """Whether two checkpoints have the same output for a sink, by its hash."""
     entries = sink_entry(one, sink_id), sink_entry(other, sink_id)
     hashes = {each.output_sha256 for each in entries if each and each.files}
     return len(hashes) <= 1 and len({bool(each and each.files) for each in entries}) == 1

@@ -40,5 +40,5 @@ def read_output(
 
 
 def epochs_after(first: EpochNumber, last: EpochNumber) -> Iterator[EpochNumber]:
-    """The epochs after one, up to and with another."""
+    """The epochs after ``first``, up to and including ``last``."""
     return (EpochNumber(each) for each in range(first + 1, last + 1))

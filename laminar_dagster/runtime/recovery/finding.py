@@ -50,7 +50,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found, and what is to be done about it."""
+    """What a recovery has found in the store, and the repairs that it is about to make."""
 
     found: Discovery
     target: CheckpointManifest | None

@@ -105,22 +105,22 @@ class RecoveryManager:
         restorers: RestorerFactory | None = None,
         into: Path | None = None,
     ) -> RecoveryResult:
-        """Find the newest checkpoint, restore it, and mend what is damaged.
+        """Find the newest checkpoint, restore it, and repair what is damaged.
 
         1. Discover what is committed, from whatever records are left.
         2. Choose the checkpoint, and check that the pipeline still has its operators and sources.
         3. Read every file that is needed, against its hash, and restore the state.
         4. Seek: ask every source whether reading can go on where the checkpoint ends.
-        5. Decide what can be put back and which epochs have to be run again, or refuse.
+        5. Decide what can be repaired and which epochs have to be run again, or refuse.
         6. Rebuild lost files, the oldest epoch first.
-        7. Put back lost documents, the pointer to the latest checkpoint last.
+        7. Write lost documents back, the pointer to the latest checkpoint last.
         8. Restore what could not be restored before.
 
         Steps 1 to 5 change nothing; a dry run ends after them.
 
         Args:
             epoch: Restore the checkpoint of this epoch; by default the newest. The pipeline is not
-                set back: the next run goes on from the newest one all the same.
+                rolled back: the next run still goes on from the newest checkpoint.
             operators: Restore the state of these operators only.
             dry_run: Say what would be done.
             progress: Called with the progress of the recovery.
@@ -153,7 +153,7 @@ class RecoveryManager:
             finding, failed, earlier = self._rebuild(case, finding, epoch, operators)
         target, remedy, restored = finding.target, finding.remedy, finding.restored
         if not dry_run:
-            # Step 7. Put back.
+            # Step 7. Write documents back.
             for each in remedy.documents.ordered:
                 deadline.remaining()
                 each.carry_out()
