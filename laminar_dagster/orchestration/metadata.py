@@ -355,7 +355,7 @@ def rows_of(files: Iterable[FileEntry]) -> int:
 
 
 def moment(micros: int) -> datetime:
-    """Microseconds since 1970 as a time; the calendar's last for what is after it."""
+    """Microseconds since 1970 as a time, clamped to the range of ``datetime``."""
     try:
         return _UNIX_EPOCH + timedelta(microseconds=micros)
     except OverflowError:

@@ -41,7 +41,7 @@ class Names:
 
     @property
     def pool(self) -> str:
-        """The pool that keeps two runs of its epochs from working at the same time."""
+        """The pool, with a limit of one, of runs that must not work at the same time."""
         return f"laminar_{self.group}"
 
     @property

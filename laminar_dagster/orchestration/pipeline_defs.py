@@ -83,7 +83,7 @@ def _sources(streams: tuple[Stream, ...]) -> dict[dg.AssetKey, dg.AssetSpec]:
         spec.key: spec
         for stream in streams
         for spec in (
-            # Sources last, as the last spec of a key wins: they have the better description.
+            # The last spec of a key wins: a place that is both is described as a source.
             *(reference_spec(stream, table) for table in stream.model.references),
             *(source_spec(stream, table) for table in stream.model.sources),
         )

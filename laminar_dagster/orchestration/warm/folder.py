@@ -121,7 +121,7 @@ class KeeperFolder:
         (self.path / "record.json").unlink(missing_ok=True)
 
     def trim_log(self) -> None:
-        """Move a long log aside. Its writers append, so they go on at its new end."""
+        """Copy a long log aside and truncate it; its writers append, so they go on."""
         with contextlib.suppress(FileNotFoundError):
             if self.log.stat().st_size > _MAX_LOG_BYTES:
                 shutil.copyfile(self.log, self.log.with_name("log.1"))
