@@ -30,13 +30,13 @@ _SINK_KINDS: Final = {"delta": "deltalake", "sqlite": "sqlite"}
 
 
 def source_spec(stream: Stream, table: SourceTable) -> dg.AssetSpec:
-    """A source: not ours to materialise."""
+    """The spec of a source: an external asset, which no run materialises."""
     said = f"Read by {stream.names.pipeline} as `{table.source_id}`."
     return _read_spec(stream, table, stream.source_key(table), said)
 
 
 def reference_spec(stream: Stream, table: ReferenceTable) -> dg.AssetSpec:
-    """A table that streams are joined with: every epoch pins a version of it."""
+    """The spec of a reference table, of which every epoch pins a version."""
     said = f"Joined with streams of {stream.names.pipeline} as `{table.reference_id}`."
     return _read_spec(stream, table, stream.reference_key(table), said)
 
@@ -64,7 +64,7 @@ def _read_spec(
 
 
 def plan_spec(stream: Stream) -> dg.AssetSpec:
-    """What each epoch reads."""
+    """The spec of ``epoch_plan``: what each epoch reads."""
     return _spec(
         stream,
         stream.names.asset(PLAN),
@@ -75,7 +75,7 @@ def plan_spec(stream: Stream) -> dg.AssetSpec:
 
 
 def view_spec(stream: Stream, view: View) -> dg.AssetSpec:
-    """The rows that a view puts out in an epoch: staged, not yet published."""
+    """The spec of a view: the rows that an epoch stages for it, not yet published."""
     lineage = dg.TableColumnLineage(
         {
             column: [
@@ -99,7 +99,7 @@ def view_spec(stream: Stream, view: View) -> dg.AssetSpec:
 
 
 def state_spec(stream: Stream) -> dg.AssetSpec:
-    """The state of every operator after an epoch."""
+    """The spec of ``state_snapshot``: the state of every operator after an epoch."""
     return _spec(
         stream,
         stream.names.asset(STATE),
@@ -112,7 +112,7 @@ def state_spec(stream: Stream) -> dg.AssetSpec:
 
 
 def manifest_spec(stream: Stream) -> dg.AssetSpec:
-    """The commit point."""
+    """The spec of ``checkpoint_manifest``: the commit point of an epoch."""
     window = stream.model.config.checks.freshness_window
     spec = _spec(
         stream,
@@ -129,7 +129,7 @@ def manifest_spec(stream: Stream) -> dg.AssetSpec:
 
 
 def sink_spec(stream: Stream, table: SinkTable) -> dg.AssetSpec:
-    """A table that a sink publishes to."""
+    """The spec of a table that a sink publishes to."""
     view = stream.view(table.view)
     lineage = dg.TableColumnLineage(
         {
@@ -176,7 +176,7 @@ def _spec(
 
 
 def _dep(stream: Stream, key: dg.AssetKey) -> dg.AssetDep:
-    """Within a pipeline, epoch N comes of epoch N; of a source, an epoch reads what there is."""
+    """A dependency: on the same epoch within a pipeline, on the newest partition of a source."""
     if key in stream.read_keys():
         return dg.AssetDep(key, partition_mapping=dg.LastPartitionMapping())
     return dg.AssetDep(key)

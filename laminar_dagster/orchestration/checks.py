@@ -34,11 +34,11 @@ HEADROOM: Final = "retention_headroom"
 REFERENCES: Final = "reference_tables"
 WATERMARK_AHEAD: Final = "watermark_ahead"
 
-# So far back does a check of growth look.
+# The check of state growth compares with the state so many checkpoints back.
 _LOOK_BACK: Final = 10
-# Below this, state grows and shrinks with every window.
+# Growth is measured from this size at least: smaller state varies with every window.
 _SMALL_STATE: Final = 16 * 1024 * 1024
-# A source may have thousands of partitions.
+# A description lists so many problems at most: a source may have thousands of partitions.
 _MOST_TOLD: Final = 10
 
 
@@ -194,7 +194,7 @@ def _has_watermarks(stream: Stream) -> bool:
 def _watermarks(
     stream: Stream, manifest: CheckpointManifest, backlog: Backlog
 ) -> dg.AssetCheckResult:
-    """Whether one record, or a wrong clock, has made all that comes late."""
+    """Whether no watermark is ahead of the clock, which one wrong record is enough to cause."""
     ahead = watermarks_ahead(manifest, backlog.looked_at)
     told = _first_of([str(each) for each in ahead]) or "none is ahead of the clock"
     most = max((each.ahead.total_seconds() for each in ahead), default=0.0)
@@ -215,7 +215,7 @@ def _first_of(problems: list[str]) -> str:
 
 
 def _references(stream: Stream, plan: EpochPlan) -> dg.AssetCheckResult:
-    """Whether a table was away, and the epoch went on with an older copy of it."""
+    """Whether a reference table was unavailable, so that the epoch used an older copy."""
     away = [
         f"{pin.reference_id} has been away since {pin.unavailable_since.isoformat()}; the copy of "
         f"epoch {pin.epoch} is used, last found right at {pin.checked_at.isoformat()}"
@@ -252,7 +252,7 @@ def _epochs_behind(stream: Stream, source: SourceBacklog) -> int:
 def _retention(
     stream: Stream, manifest: CheckpointManifest, checkpoints: CheckpointStore
 ) -> dg.AssetCheckResult:
-    """Whether the oldest epoch that can be gone back to could still be read again."""
+    """Whether the sources still hold what the oldest retained epoch has read."""
     kept = _look_back(manifest, checkpoints, stream.model.config.retention.checkpoints)
     oldest = checkpoints.plan(kept[-1].epoch)
     problems = []
@@ -271,7 +271,7 @@ def _retention(
 def _headroom(
     stream: Stream, manifest: CheckpointManifest, backlog: Backlog
 ) -> dg.AssetCheckResult:
-    """Whether what waits will still be there when it is read."""
+    """Whether no source is about to delete records that wait to be read."""
     least = stream.model.config.checks.min_retention_headroom
     problems: list[str] = []
     metadata: dict[str, float | int] = {}
@@ -323,7 +323,7 @@ def _look_back(
 
 
 def _shown(stream: Stream, place: Place) -> str:
-    """A place in a file, from the project's folder on."""
+    """A file and line, relative to the project's folder."""
     file, project = Path(place.file).absolute(), stream.project.absolute()
     return f"{file.relative_to(project) if file.is_relative_to(project) else file}:{place.line}"
 

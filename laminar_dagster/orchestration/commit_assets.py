@@ -1,6 +1,6 @@
 """The second half of an epoch as one step: the manifest, then every sink's transaction.
 
-Safe to run twice and beside another: whoever comes later finds the ledgers moved and changes
+Idempotent, and safe beside another run: the later one finds the epoch in every ledger, and changes
 nothing.
 """
 
@@ -86,7 +86,7 @@ def build_commit_assets(stream: Stream) -> dg.AssetsDefinition:
 def commit_metadata(
     stream: Stream, pipeline: Pipeline, manifest: CheckpointManifest
 ) -> dict[dg.AssetKey, metadata.Metadata]:
-    """What Dagster shows of a committed epoch, by asset."""
+    """The metadata of a committed epoch, by asset."""
     found = {stream.names.asset(MANIFEST): metadata.manifest_metadata(manifest)}
     for table in stream.model.sinks:
         found[stream.sink_key(table)] = {
@@ -104,7 +104,7 @@ def commit_versions(
     staged = {entry.sink_id: entry.output_sha256 for entry in manifest.sinks}
     found = {stream.names.asset(MANIFEST): dg.DataVersion(checksum(manifest))}
     for table in stream.model.sinks:
-        # A sink that joined the pipeline later has nothing of this epoch.
+        # A sink that joined the pipeline later has no output of this epoch.
         version = staged.get(table.sink_id, checksum(manifest))
         found[stream.sink_key(table)] = dg.DataVersion(version)
     return found

@@ -52,7 +52,7 @@ def build_epoch_assets(stream: Stream) -> dg.AssetsDefinition:
         ],
         check_specs=checks.epoch_checks(stream),
         partitions_def=stream.partitions,
-        # A range is one run: in order, and it stops where something is wrong.
+        # A backfill of a range is one run: epochs in order, and the first error stops it.
         backfill_policy=dg.BackfillPolicy.single_run(),
         required_resource_keys={names.spark},
         pool=names.pool,
@@ -128,7 +128,7 @@ class _EpochStep:
         *,
         is_last: bool,
     ) -> Iterator[Result]:
-        """Metadata for each epoch of the run; results once, for all of them."""
+        """Report metadata for each epoch of the run, and results once, with the last epoch."""
         stream = self._stream
         names, key = stream.names, partition_key(plan.epoch)
         again = metadata.rerun_metadata(done) if done else {}
@@ -172,7 +172,7 @@ class _EpochStep:
 def _data_versions(
     stream: Stream, plan: EpochPlan, manifest: CheckpointManifest
 ) -> dict[dg.AssetKey, dg.DataVersion]:
-    """Hashes of what was produced; where nothing was staged, of what determines it."""
+    """Hashes of each asset's content; for a view without staged output, of its inputs."""
     names = stream.names
     planned = checksum(plan)
     state = hashlib.sha256(b"".join(encode_part(entry) for entry in manifest.operators))
@@ -182,7 +182,7 @@ def _data_versions(
     }
     staged = {entry.sink_id: entry.output_sha256 for entry in manifest.sinks}
     for view in stream.model.views:
-        # A sink that joined the pipeline later has nothing of this epoch.
+        # A sink that joined the pipeline later has no output of this epoch.
         hashes = [staged[sink] for sink in stream.sinks_of(view) if sink in staged]
         determined = f"{planned}:{manifest.fingerprint}:{view.name}".encode()
         version = hashes[0] if hashes else hashlib.sha256(determined).hexdigest()

@@ -1,7 +1,7 @@
-"""Keeps Dagster's view of epochs in step with the store, which is the truth.
+"""Keeps Dagster's record of epochs in step with the store, which is the source of truth.
 
-An epoch may be committed and Dagster not know it: a process was killed between the commit and the
-event, or the epoch was run without Dagster. Such epochs are told to Dagster later.
+An epoch may be committed without Dagster knowing it: a process was killed between the commit and
+the event, or the epoch was run without Dagster. Such epochs are reported to Dagster later.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from laminar_dagster.orchestration.names import EPOCH_TAG, partition_key
 from laminar_dagster.orchestration.stream import Stream
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 
-# So many epochs at a look, for a sensor has little time.
+# How many epochs are reported at a time: the tick of a sensor has a time limit.
 _AT_ONCE: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """What Dagster is to be told.
+    """The partitions and events to report to Dagster.
 
     Attributes:
-        recorded: Up to here, it then knows every epoch.
+        recorded: Dagster then knows every epoch up to this one.
     """
 
     recorded: EpochNumber
@@ -39,13 +39,13 @@ class CaughtUp:
 
 @dataclass(frozen=True)
 class EpochIndex:
-    """Compares what the store holds with what Dagster knows."""
+    """Compares the epochs in the store with those that Dagster knows."""
 
     stream: Stream
     instance: dg.DagsterInstance
 
     def missing_keys(self, epochs: Iterable[EpochNumber]) -> list[str]:
-        """The partition keys of epochs, as far as Dagster does not have them."""
+        """The partition keys of those epochs that Dagster does not have yet."""
         name = self.stream.names.partitions
         keys = map(partition_key, epochs)
         return [key for key in keys if not self.instance.has_dynamic_partition(name, key)]
@@ -53,16 +53,16 @@ class EpochIndex:
     def catch_up(
         self, recorded: EpochNumber, standing: Standing, busy: Iterable[dg.DagsterRun]
     ) -> CaughtUp:
-        """What Dagster does not know of epochs that are finished.
+        """The partitions and events of finished epochs that Dagster does not know.
 
         Args:
-            recorded: Up to here, it was told before.
+            recorded: The newest epoch up to which all were reported before.
             standing: How far the pipeline is.
-            busy: Runs under way; what they do, they tell themselves.
+            busy: Runs under way, which report their epochs themselves.
         """
         checkpoints = self.stream.checkpoints()
         if checkpoints is None or standing.confirmed < recorded:
-            # Another store than before.
+            # The store is gone, or another one than before: start over.
             return CaughtUp(EpochNumber(0))
         if standing.confirmed == recorded:
             return CaughtUp(recorded)
@@ -85,7 +85,7 @@ class EpochIndex:
     def _events(
         self, checkpoints: CheckpointStore, epoch: EpochNumber
     ) -> Iterable[dg.AssetMaterialization]:
-        """One for each asset of an epoch, as its own runs would have told."""
+        """One event for each asset of an epoch, as a run of it would have reported."""
         plan, prepared = checkpoints.plan(epoch), checkpoints.prepared(epoch)
         if plan is None or prepared is None:
             return

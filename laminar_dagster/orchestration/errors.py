@@ -9,7 +9,7 @@ from laminar_dagster.core.errors import FailedError, RetryError, UsageError
 
 @dataclass(eq=False)
 class InvalidDagsterHome(UsageError):
-    """``DAGSTER_HOME`` leads nowhere, or what is there cannot be used."""
+    """``DAGSTER_HOME`` names no folder, or one that cannot be used."""
 
     home: str
     reason: str
@@ -21,7 +21,7 @@ class InvalidDagsterHome(UsageError):
 
 @dataclass(eq=False)
 class DagsterUnavailable(RetryError):
-    """The storage of Dagster's instance is away, or full."""
+    """The storage of Dagster's instance is unavailable, or full."""
 
     home: str
     reason: str
@@ -33,7 +33,7 @@ class DagsterUnavailable(RetryError):
 
 @dataclass(eq=False)
 class RunNotCarriedOut(FailedError):
-    """Dagster ended a run before its steps were through, and not for an error of theirs."""
+    """Dagster ended a run before its steps had finished, without an error of a step."""
 
     run_id: str
     reason: str

@@ -23,14 +23,14 @@ _FIRST_PAUSE: Final = 2.0
 def named_failures(
     context: dg.OpExecutionContext | dg.AssetExecutionContext, watcher: Watcher | None = None
 ) -> Iterator[None]:
-    """Turn whatever goes wrong into a failure that says what it is.
+    """Turn any exception into a Dagster failure with the error's kind, text and advice.
 
     The run is tagged with the kind of the error, so that runs can be filtered by it and sensors
-    know whether trying again could help. A service that is away is waited for, a few times, unless
-    there is a watcher: it is handed the error itself, and tries again with a run of its own.
+    know whether a retry could help. With a service unavailable, the step is retried a few times,
+    unless there is a watcher: that gets the error itself, and retries with another run.
     """
     if ERROR_TAG in context.run.tags:
-        # A run that is executed again takes over its parent's tags, and no tag can be removed.
+        # A re-executed run inherits its parent's tags, and no tag can be removed.
         context.instance.add_run_tags(context.run.run_id, {ERROR_TAG: "none"})
     try:
         yield
@@ -48,14 +48,14 @@ def named_failures(
     except Exception as error:
         if watcher:
             watcher.failed(error)
-        # A traceback of somebody else's code may quote an address with a password in it.
+        # A traceback of third-party code may quote an address with a password in it.
         context.instance.add_run_tags(context.run.run_id, {ERROR_TAG: "internal"})
         text = redact("".join(traceback.format_exception(error)))
         raise dg.Failure(f"error[internal]: {text}", allow_retries=False) from None
 
 
 def may_pass(error: LaminarError) -> bool:
-    """Whether the same call may succeed later, without anybody changing anything."""
+    """Whether a retry may succeed without any change."""
     return isinstance(error, RetryError | UnknownOutcome) and not isinstance(error, EpochWaits)
 
 
@@ -71,5 +71,5 @@ def failure_of(error: LaminarError) -> dg.Failure:
 
 
 def told(error: LaminarError) -> str:
-    """What happened."""
+    """The text of an error, without secrets."""
     return redact(str(error))

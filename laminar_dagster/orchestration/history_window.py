@@ -1,7 +1,7 @@
-"""Which partitions and runs of a pipeline Dagster need not remember any longer.
+"""Selects the partitions and runs of a pipeline that are too old for Dagster's history.
 
-A run goes when the newest epoch that it dealt with goes. A run that dealt with no epoch (verify,
-replay, prune) goes when it is older than every run of an epoch that stays.
+A run is removed with the newest epoch that it dealt with. A run that dealt with no epoch (verify,
+replay, prune) is removed when it is older than every run of an epoch that stays.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _OVER: Final = [
     dg.DagsterRunStatus.FAILURE,
     dg.DagsterRunStatus.CANCELED,
 ]
-# Of one partition, or of a range.
+# Dagster's tags of a run for one partition, or for a range.
 _PARTITION_TAGS: Final = ("dagster/partition", "dagster/asset_partition_range_end")
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryWindow:
-    """The epochs of a pipeline that stay.
+    """The epochs of a pipeline that stay in Dagster's history.
 
     Attributes:
-        pipeline: Its name.
-        definition: The set of its partitions.
-        assets: What only this pipeline writes.
+        pipeline: The pipeline's name.
+        definition: The name of its partitions definition.
+        assets: The assets that only this pipeline writes.
         oldest: The first epoch that stays.
-        length: How many stay; and as many runs that dealt with no epoch.
+        length: How many epochs stay; and at most as many runs that dealt with no epoch.
     """
 
     pipeline: str
@@ -63,7 +63,7 @@ class HistoryWindow:
         )
 
     def is_old(self, key: str) -> bool:
-        """Whether a partition is older than the window. A key that is no epoch is not ours."""
+        """Whether a partition is an epoch older than the window. Other keys are left alone."""
         epoch = _epoch(key)
         return epoch is not None and epoch < self.oldest
 
@@ -87,7 +87,7 @@ class HistoryWindow:
             return is_older or without_epoch > self.length
 
         def is_stray(record: dg.RunRecord) -> bool:
-            """A run from the assets' pages is tagged by its step, unless it did not get so far."""
+            """Whether an untagged run is out: one of our assets, ended before its step began."""
             run = record.dagster_run
             picked = run.asset_selection
             is_ours = bool(picked) and self.assets.issuperset(picked or ())
@@ -98,7 +98,7 @@ class HistoryWindow:
         yield from _select(instance, untagged, is_stray, at_once)
 
     def _first_epoch_run(self, instance: dg.DagsterInstance, at_once: int) -> datetime | None:
-        """When the first run of an epoch that stays was made; None while every epoch stays."""
+        """When the first run of an epoch that stays was created; None while every epoch stays."""
         if self.oldest == 1:
             return None
         wanted = dg.RunsFilter(tags={PIPELINE_TAG: self.pipeline})

@@ -1,4 +1,4 @@
-"""The jobs of a pipeline. All run in one process: a process a step would cost seconds."""
+"""The jobs of a pipeline. Each runs in one process: a process for each step would cost seconds."""
 
 from functools import partial
 from typing import Any

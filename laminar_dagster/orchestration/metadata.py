@@ -1,4 +1,4 @@
-"""What plans and manifests say, as metadata: numbers, which Dagster plots, and tables."""
+"""Plans and manifests as Dagster's metadata: numbers, which Dagster plots, and tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from laminar_dagster.runtime.rerun import Rerun
 Metadata = dict[str, dg.MetadataValue]
 Row = Mapping[str, str | int | float | bool]
 
-# A page of Dagster shows so many; `laminar epochs show` shows all.
+# The most rows of a table that Dagster's pages show; `laminar epochs show` shows all.
 _MOST_ROWS: Final = 200
 _UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -81,7 +81,7 @@ def plan_metadata(plan: EpochPlan) -> Metadata:
 
 
 def manifest_metadata(manifest: CheckpointManifest) -> Metadata:
-    """The dossier of a checkpoint."""
+    """A checkpoint: its counts, watermark, state, positions, dead letters and origin."""
     counts = manifest.counts
     seconds = (manifest.completed_at - manifest.started_at).total_seconds()
     # What somebody looks for comes first, hashes come last: Dagster shows metadata in this order.
@@ -153,7 +153,7 @@ def manifest_metadata(manifest: CheckpointManifest) -> Metadata:
 
 
 def _age_metadata(plan: EpochPlan) -> Metadata:
-    """How large each reference table was, and how old what was known of it: one plot for each."""
+    """The size of each reference table, and the time since it was checked: one plot for each."""
     found: Metadata = {}
     for pin in plan.references:
         name, age = pin.reference_id, (plan.clock - pin.checked_at).total_seconds()
@@ -182,7 +182,7 @@ def _pinned(pins: Iterable[ReferencePin]) -> list[Row]:
 
 
 def reading_metadata(manifest: CheckpointManifest) -> Metadata:
-    """What it took to read each source: numbers, one plot for each."""
+    """The metrics of reading each source: numbers, one plot for each."""
     found: Metadata = {}
     for each in figures_of(manifest):
         name, reading = each.source_id, each.reading
@@ -256,7 +256,7 @@ def output_metadata(manifest: CheckpointManifest, sinks: Iterable[SinkId]) -> Me
 
 
 def backlog_metadata(backlog: Backlog, manifest: CheckpointManifest) -> Metadata:
-    """What waits beyond a checkpoint, and how far event time is behind the clock."""
+    """The backlog beyond a checkpoint, and how far event time is behind the clock."""
     found: Metadata = {}
     for source in backlog.sources:
         if source.amount is not None and source.unit:
@@ -320,7 +320,7 @@ def recovery_metadata(done: RecoveryResult) -> Metadata:
 
 
 def rerun_metadata(done: Rerun) -> Metadata:
-    """What running a committed epoch again has shown."""
+    """The outcome of running a committed epoch again."""
     rows: list[Row] = [
         {
             "kind": each.kind,
@@ -355,7 +355,7 @@ def rows_of(files: Iterable[FileEntry]) -> int:
 
 
 def moment(micros: int) -> datetime:
-    """Microseconds since 1970 as a time; the calendar's last for what is after it."""
+    """Microseconds since 1970 as a time, clamped to the range of ``datetime``."""
     try:
         return _UNIX_EPOCH + timedelta(microseconds=micros)
     except OverflowError:

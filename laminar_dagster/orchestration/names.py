@@ -1,4 +1,4 @@
-"""What the parts of a pipeline are called in Dagster."""
+"""The names of a pipeline's assets, jobs and resources in Dagster."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _KEY: Final = re.compile(r"[0-9]{12}")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Of one pipeline."""
+    """The names in Dagster of one pipeline's parts."""
 
     pipeline: PipelineName
 
     @property
     def group(self) -> str:
-        """The group of its assets, and what its jobs begin with."""
+        """The group of its assets, and the prefix of its jobs."""
         return _identifier(self.pipeline)
 
     @property
     def partitions(self) -> str:
-        """The set of its epochs."""
+        """The partitions definition, with a partition for each of its epochs."""
         return f"laminar_{self.group}_epochs"
 
     @property
     def pool(self) -> str:
-        """Runs that would get into each other's way share a pool of one."""
+        """The pool, with a limit of one, of runs that must not work at the same time."""
         return f"laminar_{self.group}"
 
     @property
@@ -50,11 +50,11 @@ class Names:
         return f"{self.group}_spark"
 
     def asset(self, name: str) -> dg.AssetKey:
-        """What only this pipeline has: plans, views, state, checkpoints."""
+        """The key of an asset that only this pipeline has: plans, views, state, checkpoints."""
         return dg.AssetKey([str(self.pipeline), name])
 
     def job(self, what: str) -> str:
-        """One of its jobs, sensors, schedules or steps."""
+        """The name of one of its jobs, sensors, schedules or steps."""
         return f"{self.group}_{what}"
 
 
@@ -67,7 +67,7 @@ def epoch_of(key: str) -> EpochNumber:
     """The epoch that the key of a partition stands for.
 
     Raises:
-        InvalidName: It is no such key.
+        InvalidName: The key is not that of an epoch.
     """
     if not _KEY.fullmatch(key) or int(key) == 0:
         raise InvalidName("partition", key[:80], f"is not the number of an epoch, {_DIGITS} digits")
@@ -78,17 +78,17 @@ def epochs_of(keys: Iterable[str]) -> tuple[EpochNumber, ...]:
     """The epochs of partition keys, the oldest first.
 
     Raises:
-        InvalidName: Somebody has added a key that is no epoch.
+        InvalidName: A key is not that of an epoch; somebody has added it by hand.
     """
     return tuple(sorted(map(epoch_of, keys)))
 
 
 def place_key(address: str, project: Path) -> dg.AssetKey:
-    """What several pipelines may share: a folder, a table, a topic. One place is one asset.
+    """The key of a place that several pipelines may share: a folder, a table, a topic.
 
     Args:
-        address: Of a source or sink, as its adapter gives it.
-        project: Paths within it are shown from there on.
+        address: The address of a source or sink, as its adapter gives it.
+        project: Paths within it are relative to it in the key.
     """
     scheme, _, rest = address.partition("://")
     path = PurePosixPath(rest)

@@ -1,4 +1,4 @@
-"""The columns of what an epoch staged, with their types, for Dagster's catalogue."""
+"""The columns of an epoch's staged output, with their types, for Dagster's catalogue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def column_schema(
     try:
         schema = staged_schema(store, manifest.checkpoint_id, files[0])
     except IntegrityError:
-        # Collected since, of an epoch that is run again.
+        # The file of an old epoch, which is run again, may have been collected.
         return {}
     columns = [
         dg.TableColumn(

@@ -59,7 +59,7 @@ def build_definitions(
     """The definitions of pipelines that may read what others of them write.
 
     Raises:
-        InvalidPipeline: Lists what is wrong with them, beyond what their files alone tell.
+        InvalidPipeline: Lists mistakes that their files alone do not show.
     """
     for project in dict.fromkeys(stream.project for stream in streams):
         check_models([each.model for each in streams if each.project == project], project)
@@ -77,13 +77,13 @@ def _merge(
 
 
 def _sources(streams: tuple[Stream, ...]) -> dict[dg.AssetKey, dg.AssetSpec]:
-    """What is only read. A place that several read is one asset, and so is one that is written."""
+    """The external assets: places that are read, and that no sink of these pipelines writes."""
     written = {stream.sink_key(table) for stream in streams for table in stream.model.sinks}
     found = {
         spec.key: spec
         for stream in streams
         for spec in (
-            # What is a source to somebody is described as one.
+            # The last spec of a key wins: a place that is both is described as a source.
             *(reference_spec(stream, table) for table in stream.model.references),
             *(source_spec(stream, table) for table in stream.model.sources),
         )

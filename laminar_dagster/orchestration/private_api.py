@@ -1,7 +1,7 @@
 """Every use of a private Dagster API. No other module imports from ``dagster._...``.
 
 Private names change without notice. They are gathered here, behind small typed functions, and
-``tests/unit/orchestration/test_private_api.py`` holds the pinned release to what is assumed.
+``tests/unit/orchestration/test_private_api.py`` tests these assumptions on the pinned release.
 """
 
 import contextlib
@@ -95,11 +95,11 @@ class CodeOrigin:
 
     Attributes:
         text: The whole origin of the repository; equal texts mean equal code.
-        executable: Its Python.
+        executable: The Python that runs it.
         folder: Where its imports are looked up, or None for the process's own folder.
         image: The container image it lives in, or None.
-        location: Its code location.
-        is_local: Its code location is served on this machine.
+        location: The name of its code location.
+        is_local: Whether its code location is served on this machine.
     """
 
     text: str
@@ -111,7 +111,7 @@ class CodeOrigin:
 
 
 def code_origin(run: dg.DagsterRun) -> CodeOrigin | None:
-    """Where the run's code comes from; None for a run that does not say."""
+    """Where the run's code comes from; None for a run without that information."""
     if run.job_code_origin is None or run.remote_job_origin is None:
         return None
     repository = run.job_code_origin.repository_origin
@@ -135,7 +135,7 @@ def code_origin(run: dg.DagsterRun) -> CodeOrigin | None:
 
 
 def instance_text(instance: dg.DagsterInstance) -> str:
-    """An instance as text, from which another process opens the same. May hold a password."""
+    """An instance as text, from which another process can open it. May hold a password."""
     return serialize_value(instance.get_ref())
 
 
@@ -152,7 +152,7 @@ def open_instance_for_runs(text: str) -> contextlib.AbstractContextManager[dg.Da
 def execute_run(instance: dg.DagsterInstance, run_id: str) -> bool:
     """Execute a run in this process, on its main thread, as ``dagster api execute_run`` does.
 
-    Every outcome is in the event log, code that does not load included; nothing is raised for it.
+    Every outcome is in the event log, also that code does not load; failures raise nothing.
 
     Returns:
         Whether the run succeeded.
@@ -181,13 +181,13 @@ def is_with_code_server(run: dg.DagsterRun) -> bool:
     return GRPC_INFO_TAG in run.tags
 
 
-# --- runs that a process executes for itself ------------------------------------------------------
+# --- runs without a launcher: the process that creates them executes them -------------------------
 
 
 def open_quiet_instance(home: Path) -> contextlib.AbstractContextManager[dg.DagsterInstance]:
     """Open the instance of a home in a process that keeps its standard output and error.
 
-    Dagster would lead both into files for as long as a step runs, a terminal's included.
+    Dagster's compute logs would redirect both to files while a step runs, even from a terminal.
     """
     silent = {"module": NoOpComputeLogManager.__module__, "class": NoOpComputeLogManager.__name__}
     ref = InstanceRef.from_dir(str(home), overrides={"compute_logs": silent})
@@ -196,21 +196,21 @@ def open_quiet_instance(home: Path) -> contextlib.AbstractContextManager[dg.Dags
 
 @dataclass(frozen=True, slots=True)
 class ProjectCode:
-    """Where the webserver finds a project's code: what makes a run one that can be run again."""
+    """Where the webserver finds a project's code: without it, a run cannot be re-executed there."""
 
     location: ManagedGrpcPythonEnvCodeLocationOrigin
 
     @classmethod
     def of(cls, project: Path, file: str, location: str) -> "ProjectCode":
-        """The code of a project, as its ``workspace.yaml`` says, or as by default.
+        """The code of a project, as in its ``workspace.yaml``, or else the default.
 
         Args:
-            project: The folder.
-            file: Its definitions.
+            project: The project's folder.
+            file: The file with its definitions.
             location: The name of the code location, when no workspace says otherwise.
         """
         python_file = str(project / file)
-        # A workspace that cannot be read is for Dagster to complain about, when it is served.
+        # Dagster itself reports a workspace that cannot be read, when it serves it.
         with contextlib.suppress(Exception):
             for origin in location_origins_from_yaml_paths([str(project / "workspace.yaml")]):
                 if (
@@ -264,24 +264,24 @@ def create_run(
 def execute_here(
     instance: dg.DagsterInstance, job: dg.JobDefinition, run: dg.DagsterRun
 ) -> Iterator[dg.DagsterEvent]:
-    """Execute a run of a job that is loaded, in this thread, step by step.
+    """Execute a run of a loaded job in this thread, and yield its events.
 
-    On the main thread, Dagster takes over Ctrl-C and SIGTERM meanwhile. What is logged goes to the
-    run's event log, and not to standard error as well.
+    On the main thread, Dagster would handle Ctrl-C and SIGTERM meanwhile. Logs go to the run's
+    event log only, not to standard error.
     """
     silent = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     return execute_run_iterator(InMemoryJob(job), run._replace(run_config=silent), instance)
 
 
-# --- what is forgotten ----------------------------------------------------------------------------
+# --- deleting history -----------------------------------------------------------------------------
 #
 # Dagster deletes one run at a time, the run before its events, and leaves things behind: on SQLite
-# the file of the run's events and the run's tags, everywhere the results of its checks and what it
-# printed. Of events that no run told, it can delete none.
+# the file of the run's events and the run's tags, everywhere the results of its checks and its
+# compute logs. Events that were reported without a run, it cannot delete at all.
 
 
 def forget_runs(instance: dg.DagsterInstance, run_ids: Sequence[str]) -> None:
-    """Delete runs with all that they left. The runs go last: whoever is killed can begin again."""
+    """Delete runs and all their records. The runs go last, so a killed call can be repeated."""
     runs, events = instance.run_storage, instance.event_log_storage
     for run_id in run_ids:
         instance.compute_log_manager.delete_logs(prefix=[run_id])
@@ -320,15 +320,15 @@ def forget_runless_events(
     is_old: Callable[[str], bool],
     at_once: int,
 ) -> Iterator[int]:
-    """Delete what was told of an asset's old partitions without a run; yields how much, by batch.
+    """Delete events of an asset's old partitions that no run reported; yields the count by batch.
 
-    Does nothing on a storage that is no SQL database of Dagster's own.
+    Does nothing if the event log is not one of Dagster's own SQL storages.
     """
     events = instance.event_log_storage
     if not isinstance(events, SqlEventLogStorage):
         return
     logs = SqlEventLogStorageTable.c
-    # SQLite has them twice: in a file of their own, and in the index.
+    # SQLite stores such events twice: in a file of their own, and in the index.
     shards = [lambda: events.run_connection(RUNLESS_RUN_ID)] if events.is_run_sharded else []
     for connect in (*shards, events.index_connection):
         last = 0
@@ -355,7 +355,7 @@ def forget_runless_events(
 
 
 def forget_partitions(instance: dg.DagsterInstance, definition: str, keys: Sequence[str]) -> None:
-    """Delete keys of a dynamic partitions definition, all at once where that can be."""
+    """Delete keys of a dynamic partitions definition, in one transaction where possible."""
     events = instance.event_log_storage
     if not isinstance(events, SqlEventLogStorage):
         for key in keys:

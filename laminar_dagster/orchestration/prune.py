@@ -1,4 +1,4 @@
-"""Keeps what Dagster remembers bounded: partitions, runs and events of old epochs go together."""
+"""Prunes Dagster's history: deletes the partitions, runs and events of old epochs."""
 
 import time
 from collections.abc import Iterator
@@ -20,19 +20,19 @@ from laminar_dagster.runtime.clock import SystemClock
 from laminar_dagster.runtime.collector import Retention, collect
 from laminar_dagster.runtime.survey import survey
 
-# At night, and not when everybody else's jobs begin.
+# At night, and not on the full hour, when other jobs begin.
 _CRON: Final = "17 3 * * *"
-# Runs, events or partitions in one transaction: others wait for it meanwhile.
+# Runs, events or partitions deleted in one transaction, which blocks other writers.
 _AT_ONCE: Final = 100
 _SECONDS_BETWEEN_REPORTS: Final = 10.0
 
 
 @dataclass(slots=True)
 class Forgotten:
-    """How much was forgotten up to now.
+    """How much was deleted up to now.
 
     Attributes:
-        events: Those that no run has told; the others went with their runs.
+        events: Events that were reported without a run; the others were deleted with their runs.
     """
 
     runs: int = 0
@@ -40,7 +40,7 @@ class Forgotten:
     partitions: int = 0
 
     def __str__(self) -> str:
-        """For a log."""
+        """The text for a log."""
         return (
             f"{self.partitions:,} partitions, {self.runs:,} runs with their events, and "
             f"{self.events:,} events that no run has told"
@@ -48,7 +48,7 @@ class Forgotten:
 
 
 def build_prune_job(stream: Stream) -> dg.JobDefinition:
-    """Forget epochs that are older than the window, and collect the store's garbage."""
+    """Make the job that prunes Dagster's history and collects the store's garbage."""
     keeps = stream.model.config.retention
 
     @dg.op(name=stream.names.job("prune_epochs"), pool=stream.names.pool)
@@ -92,7 +92,7 @@ def build_prune_job(stream: Stream) -> dg.JobDefinition:
 
 
 def build_prune_schedule(stream: Stream) -> dg.ScheduleDefinition:
-    """Once a day."""
+    """Make the schedule that runs the prune job once a day."""
     return dg.ScheduleDefinition(
         name=stream.names.job("prune_schedule"),
         job_name=stream.names.job("prune"),
@@ -104,11 +104,10 @@ def build_prune_schedule(stream: Stream) -> dg.ScheduleDefinition:
 def forget(
     instance: dg.DagsterInstance, window: HistoryWindow, at_once: int = _AT_ONCE
 ) -> Iterator[Forgotten]:
-    """Forget what is out of a window, batch by batch; yields how far it is.
+    """Delete history that is older than a window, batch by batch; yields the progress.
 
-    Runs go first and partitions last, so that whoever is killed in between leaves nothing that the
-    next prune does not find. Runs under way, and what other pipelines or people have in the same
-    instance, stay.
+    Runs go first and partitions last, so that the next prune finds whatever a killed one leaves.
+    Runs under way, and the history of other pipelines or people in the same instance, stay.
     """
     done = Forgotten()
     for runs in window.old_runs(instance, at_once):
@@ -128,7 +127,7 @@ def forget(
 
 
 class _NowAndThen:
-    """Every line of a log is an event too: one in ten seconds is enough."""
+    """Limits progress lines to one in ten seconds: each is an event in the database, too."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()

@@ -1,4 +1,4 @@
-"""What Dagster knows of committed checkpoints: a witness beside the store."""
+"""Dagster's events as an index of committed checkpoints, to compare the store with."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from laminar_dagster.core.ports import RecordedCheckpoint
 from laminar_dagster.orchestration.asset_specs import MANIFEST
 from laminar_dagster.orchestration.names import Names
 
-# An old epoch may be materialised again, so the last event need not be of the newest epoch.
+# How many events to read: an old epoch may be materialised again, so the last event need not be
+# that of the newest epoch.
 _LOOKED_AT: Final = 50
 
 
 @dataclass(frozen=True)
 class DagsterIndex:
-    """The materialisations of a pipeline's manifest."""
+    """Implements ``CheckpointIndex`` by the materialisations of a pipeline's manifest."""
 
     names: Names
     instance: dg.DagsterInstance
@@ -42,7 +43,7 @@ class DagsterIndex:
 
 
 def _recorded(event: dg.AssetMaterialization) -> RecordedCheckpoint | None:
-    """What an event tells; None for one that somebody reported by hand."""
+    """The checkpoint in an event; None for an event that somebody reported by hand."""
     try:
         epoch = EpochNumber(int(str(event.metadata["epoch"].value)))
         checkpoint = CheckpointId(str(event.metadata["checkpoint"].value))

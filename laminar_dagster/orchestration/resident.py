@@ -1,8 +1,8 @@
 """``laminar run`` with Dagster: each epoch is a run of ``<p>_epoch_and_commit``, in this process.
 
-The definitions are built once and Spark stays warm, so a run costs what Dagster's records cost.
-The loop remains who waits and tries again: an error of an epoch leaves a failed run behind, and
-comes out of here as itself.
+The definitions are built once and Spark stays warm, so a run only costs writing Dagster's records.
+Waiting and retrying stay with the loop: an error of an epoch is recorded as a failed run, and
+raised to the loop unchanged.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ OnStep = Callable[[EpochNumber, str], None]
 _DEFINITIONS: Final = "definitions.py"
 _LOCATION: Final = "laminar"
 _HALVES: Final = 2
-# Packages that are no part of Dagster proper keep its records in a database.
+# The packages of Dagster's database storages: their exceptions mean that storage is unavailable.
 _STORAGES: Final = ("sqlalchemy", "dagster_postgres", "dagster_mysql", "psycopg2")
 
 
@@ -62,18 +62,18 @@ _STORAGES: Final = ("sqlalchemy", "dagster_postgres", "dagster_mysql", "psycopg2
 def open_resident(
     model: PipelineModel, project: Path, pipeline: Pipeline, on_step: OnStep, home: str
 ) -> Iterator[ResidentRunner]:
-    """What runs the epochs of a pipeline as runs of an instance of Dagster.
+    """Open a runner that records each epoch of a pipeline as a run of a Dagster instance.
 
     Args:
         model: What the pipeline's author wrote.
         project: Where relative paths begin, and where ``dagster dev`` finds the definitions.
         pipeline: Ready to run; it stays open from run to run.
-        on_step: Told of every step as it begins.
+        on_step: Called as every step begins.
         home: The value of ``DAGSTER_HOME``.
 
     Raises:
         InvalidDagsterHome: It cannot be used.
-        DagsterUnavailable: Its storage is away.
+        DagsterUnavailable: Its storage is unavailable.
     """
     stream = _WarmStream(model, Path(os.path.abspath(project)), pipeline=pipeline)
     with open_home(home) as instance, ResidentRunner(stream, instance, on_step) as runner:
@@ -82,17 +82,17 @@ def open_resident(
 
 @contextlib.contextmanager
 def open_home(home: str) -> Iterator[dg.DagsterInstance]:
-    """The instance of Dagster that a home describes.
+    """Open the Dagster instance of a home.
 
     Raises:
         InvalidDagsterHome: It cannot be used.
-        DagsterUnavailable: Its storage is away.
+        DagsterUnavailable: Its storage is unavailable.
     """
     folder = _usable(home)
     with contextlib.ExitStack() as stack:
         try:
             instance = stack.enter_context(open_quiet_instance(folder))
-            # Nothing is opened before it is needed.
+            # Dagster connects lazily: read something now, to find out whether storage answers.
             instance.get_runs(limit=1)
         except Exception as error:
             if _is_of_storage(error):
@@ -107,8 +107,8 @@ def open_home(home: str) -> Iterator[dg.DagsterInstance]:
 class ResidentRunner:
     """Runs epochs one after the other, each as a run of Dagster.
 
-    All runs are on one thread, which is not the main one: there Dagster would take over Ctrl-C and
-    SIGTERM, and a session of Spark is active in the thread that has asked for it.
+    All runs are on one thread, as a Spark session is active only in the thread that asked for it.
+    It is not the main thread, where Dagster would take over Ctrl-C and SIGTERM.
     """
 
     stream: Stream
@@ -130,17 +130,17 @@ class ResidentRunner:
         self._code = ProjectCode.of(self.stream.project, _DEFINITIONS, _LOCATION)
 
     def __enter__(self) -> ResidentRunner:
-        """End the runs that a dead process has left."""
+        """Report the runs as failed that a dead process has left."""
         with self._storage():
             reap(self.instance, self.stream.names)
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Let the thread go."""
+        """End the thread."""
         self._thread.shutdown()
 
     def run(self, epoch: EpochNumber | None = None) -> EpochReport:
-        """Take an epoch to its end in a run of its own; by default the oldest unfinished, or a new.
+        """Run an epoch as one Dagster run; by default the oldest unfinished one, or a new one.
 
         Raises:
             LaminarError: As ``EpochRunner.run``; the run is recorded as failed.
@@ -159,10 +159,10 @@ class ResidentRunner:
                 reason = self._execute(epoch, run_id) or reason
         except Exception as error:
             self._is_clean, trouble = False, error
-        # What went wrong with the epoch says more than what Dagster made of it.
+        # The error of a step says more than the one Dagster's execution ended with.
         trouble = self._own_error() or trouble
         is_finished = len(self._reports) == _HALVES
-        # Of an epoch that is finished, only the news are missing. The sensor brings them.
+        # If the epoch is finished, only Dagster's events are missing: the sensor reports them.
         if trouble and not (is_finished and isinstance(trouble, DagsterUnavailable)):
             raise trouble
         if not is_finished:
@@ -171,13 +171,13 @@ class ResidentRunner:
         return replace(second, steps=first.steps + second.steps)
 
     def _own_error(self) -> Exception | None:
-        """What a step has ended with; Dagster's storage may have failed within one as well."""
+        """The error that a step ended with, which may be one of Dagster's storage, too."""
         if self._error is not None and _is_of_storage(self._error):
             return self._unavailable(self._error)
         return self._error
 
     def _execute(self, epoch: EpochNumber, run_id: str) -> str:
-        """Carry out a run; return what the last failure of Dagster's own says."""
+        """Execute a run; return the message of the last failure event."""
         names, key = self.stream.names, partition_key(epoch)
         if not self._is_clean:
             give_up(self.instance, names, self.process)
@@ -199,13 +199,13 @@ class ResidentRunner:
 
     @contextlib.contextmanager
     def _storage(self) -> Iterator[None]:
-        """Errors of Dagster's storage, by name."""
+        """Translate errors of Dagster's storage to ``DagsterUnavailable``."""
         try:
             yield
         except LaminarError:
             raise
         except Exception as error:
-            # A disk that is full, say; the steps have errors of their own.
+            # An OSError here is, for example, a full disk: errors of steps do not come this way.
             if not isinstance(error, OSError) and not _is_of_storage(error):
                 raise
             raise self._unavailable(error) from error
@@ -213,29 +213,29 @@ class ResidentRunner:
     def _unavailable(self, error: Exception) -> DagsterUnavailable:
         return DagsterUnavailable(self.instance.root_directory, _first_line(error))
 
-    # --- what the steps of a run tell ---------------------------------------------------------
+    # --- implements Watcher: called by the steps of a run -------------------------------------
 
     def step(self, epoch: EpochNumber, name: str) -> None:
-        """A step of the protocol begins."""
+        """See ``Watcher.step``."""
         self.on_step(epoch, name)
 
     def done(self, report: EpochReport) -> None:
-        """One half of the epoch is through."""
+        """See ``Watcher.done``."""
         self._reports.append(report)
 
     def failed(self, error: Exception) -> None:
-        """A step ends with an error."""
+        """See ``Watcher.failed``."""
         self._error = error
 
 
 @dataclass(eq=False)
 class _WarmStream(Stream):
-    """A pipeline that is opened once."""
+    """A stream whose pipeline is opened once, and stays open."""
 
     pipeline: Pipeline | None = None
 
     def open(self, session: SessionFactory | None) -> Pipeline:
-        """The pipeline that is open, with the Spark session it has."""
+        """The pipeline that is already open, with its own Spark session."""
         return self.pipeline or super().open(session)
 
 

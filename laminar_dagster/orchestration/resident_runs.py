@@ -1,6 +1,7 @@
-"""Which process a run of a resident loop belongs to, and the end of runs whose process is gone.
+"""Which process a run of a resident loop belongs to, and ending runs whose process is gone.
 
-Nobody else would ever end them: Dagster has not launched them, so it watches no process.
+Without this they would stay "started" for ever: Dagster's run monitoring only watches processes
+that Dagster has launched.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from laminar_dagster.orchestration.warm.lost_runs import end_lost_run
 
 # For people: the machine and the process whose loop made the run.
 RESIDENT_TAG: Final = "laminar/resident"
-# For programs: when that process began, and which run it meant. A run that is executed again takes
-# over its parent's tags, and belongs to nobody here.
+# For programs: when that process began, and the id of the run. A re-executed run inherits this tag,
+# but has another id, so it is not taken for one of a resident process.
 CLAIM_TAG: Final = "laminar/resident_claim"
 LOST: Final = "process_lost"
 
@@ -34,7 +35,7 @@ class ResidentProcess:
     """One process of one machine.
 
     Attributes:
-        began: When it began, as no other process with this number has.
+        began: When it began, which tells it from other processes with the same number.
     """
 
     host: str
@@ -43,7 +44,7 @@ class ResidentProcess:
 
     @classmethod
     def this(cls) -> ResidentProcess:
-        """The process that asks."""
+        """The current process."""
         return cls.numbered(os.getpid())
 
     @classmethod
@@ -61,18 +62,18 @@ class ResidentProcess:
         return cls(host, int(pid), began)
 
     def tags(self, run_id: str) -> dict[str, str]:
-        """What a run of this process bears."""
+        """The tags of a run that this process executes."""
         return {RESIDENT_TAG: f"{self.host}:{self.pid}", CLAIM_TAG: f"{self.began}/{run_id}"}
 
     def is_gone(self) -> bool:
-        """Whether it has ended. Of a process of another machine, nobody here can say so."""
+        """Whether it is known to have ended; False for a process of another machine."""
         return self.host == socket.gethostname() and _began(self.pid) != self.began
 
 
 def reap(instance: dg.DagsterInstance, names: Names) -> list[str]:
     """Report as failed the runs of a pipeline whose resident process of this machine is gone.
 
-    Their epochs are not lost: whoever runs next finishes them.
+    Their epochs are not lost: the next run finishes them.
 
     Returns:
         The ids of the runs.
@@ -88,7 +89,7 @@ def reap(instance: dg.DagsterInstance, names: Names) -> list[str]:
 
 
 def give_up(instance: dg.DagsterInstance, names: Names, process: ResidentProcess) -> None:
-    """Report as failed the runs that this very process has left half done."""
+    """Report as failed the runs of this process that a storage error has interrupted."""
     for run in under_way(instance, names):
         if ResidentProcess.of(run) == process:
             _end(instance, run, "Dagster's storage was away when the run was to be recorded")
@@ -101,11 +102,11 @@ def _end(instance: dg.DagsterInstance, run: dg.DagsterRun, reason: str) -> None:
 
 
 def _began(pid: int) -> str | None:
-    """When a process began; None when there is none, or only what a dead one leaves behind."""
+    """When a process began; None when there is none, or only a zombie."""
     if not Path("/proc/self/stat").exists():
         return _began_elsewhere(pid)
     try:
-        # Its name comes second, in brackets, and may hold anything.
+        # The name comes second, in brackets, and may contain spaces and brackets: split after it.
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
     except (OSError, ValueError):
@@ -114,7 +115,7 @@ def _began(pid: int) -> str | None:
 
 
 def _began_elsewhere(pid: int) -> str | None:
-    """The same on systems without ``/proc``, to the second."""
+    """When a process began, to the second, on systems without ``/proc``."""
     command = ["ps", "-o", "state=,lstart=", "-p", str(pid)]
     told = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
     if not told or told[0][0] in _NOBODY:

@@ -1,4 +1,4 @@
-"""What Dagster knows of an epoch's runs: which are under way, which failed, and why."""
+"""The runs of an epoch in Dagster's history: which are under way, which failed, and why."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Attempts:
     """The runs of one job for one epoch.
 
     Attributes:
-        records: The newest of them first; not all, when there are very many.
-        count: How many there were, and are.
+        records: The newest first; at most 100 of them.
+        count: The number of all runs.
     """
 
     records: tuple[dg.RunRecord, ...]
@@ -68,11 +68,11 @@ class Attempts:
 
     @property
     def revision(self) -> str | None:
-        """Of the pipeline that the newest run ran."""
+        """The revision of the pipeline that the newest run executed."""
         return self.records[0].dagster_run.tags.get(REVISION_TAG) if self.records else None
 
     def rests_until(self) -> datetime | None:
-        """When to try again after failures: later and later."""
+        """When to retry after failures, with exponential backoff."""
         if not self.records:
             return None
         factor: int = 2 ** min(self.count - 1, 10)
@@ -86,18 +86,18 @@ def attempts_at(instance: dg.DagsterInstance, job: str, epoch: EpochNumber) -> A
     """The runs of a job for an epoch."""
     wanted = dg.RunsFilter(job_name=job, tags={_PARTITION_TAG: partition_key(epoch)})
     found = instance.get_run_records(wanted, limit=100)
-    # A run key counts attempts, and one that is used twice launches nothing.
+    # An exact count: run keys contain it, and Dagster ignores a request with a used key.
     return Attempts(tuple(found), instance.get_runs_count(wanted))
 
 
 def under_way(instance: dg.DagsterInstance, names: Names) -> Iterator[dg.DagsterRun]:
-    """Every run of a pipeline that is not over, whatever it does."""
+    """Every unfinished run of a pipeline, of any of its jobs."""
     wanted = dg.RunsFilter(statuses=_UNDER_WAY, tags={PIPELINE_TAG: str(names.pipeline)})
     return iter(instance.get_runs(wanted, limit=100))
 
 
 def may_pass_by_itself(kind: str) -> bool:
-    """Whether an error of this kind may be gone next time, with nothing changed by anybody."""
+    """Whether a retry may succeed after an error of this kind, without any change."""
     return kind not in _LASTING
 
 
@@ -107,8 +107,8 @@ def _kinds(base: type[LaminarError]) -> Iterator[str]:
         yield from _kinds(child)
 
 
-# A new secret in the environment changes nothing that one could compare: credentials that were
-# refused are tried again, as seldom as a service that is away.
+# Without ``AuthFailed``: a new secret in the environment does not change the pipeline's revision,
+# so refused credentials are retried with backoff, like an unavailable service.
 _LASTING: Final = frozenset(
     {
         *_kinds(UsageError),

@@ -1,4 +1,4 @@
-"""Epochs by the clock, in place of whenever there is data."""
+"""Epochs on a cron schedule, in place of the sensor that waits for data."""
 
 import dagster as dg
 
@@ -9,7 +9,7 @@ from laminar_dagster.orchestration.stream import Stream
 
 
 def build_epoch_schedule(stream: Stream, cron: str) -> dg.ScheduleDefinition:
-    """Asks for the next epoch at the times of a cron expression."""
+    """Make a schedule that requests the next epoch at the times of a cron expression."""
 
     @dg.schedule(
         name=stream.names.job("epoch_schedule"),

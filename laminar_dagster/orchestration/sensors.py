@@ -1,7 +1,7 @@
-"""Two sensors: one asks for the next epoch when there is data, one commits what was prepared.
+"""Two sensors: one requests the next epoch when there is data, one the commit of prepared epochs.
 
-Neither moves data. What is to be done they read off the store, which is the truth; of Dagster they
-only ask whether somebody is at it already. A run key is never used twice, so it counts attempts.
+Neither moves data. What to do they decide by the store, which is the source of truth; Dagster only
+shows whether a run does it already. Run keys count attempts, as a key cannot be used twice.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class _Waiting(msgspec.Struct, frozen=True):
 
 
 class _Recorded(msgspec.Struct, frozen=True):
-    """The cursor of the commit sensor: up to here, Dagster knows every epoch."""
+    """The cursor of the commit sensor: the epoch up to which Dagster knows every one."""
 
     epoch: int
 
@@ -63,7 +63,7 @@ class Look:
 
 
 def build_epoch_sensor(stream: Stream) -> dg.SensorDefinition:
-    """Asks for an epoch when more waits than one takes, or something has waited ``max_delay``."""
+    """Make the sensor that requests an epoch when data fills one, or has waited ``max_delay``."""
 
     @dg.sensor(
         name=stream.names.job("epoch_sensor"),
@@ -83,7 +83,7 @@ def build_epoch_sensor(stream: Stream) -> dg.SensorDefinition:
 
 
 def build_commit_sensor(stream: Stream) -> dg.SensorDefinition:
-    """Commits what was prepared, in the order of epochs, also after failed attempts."""
+    """Make the sensor that requests the commit of prepared epochs, in order, with retries."""
 
     @dg.sensor(
         name=stream.names.job("commit_sensor"),
@@ -103,7 +103,7 @@ def build_commit_sensor(stream: Stream) -> dg.SensorDefinition:
 
 
 def look(stream: Stream) -> Look:
-    """How far the pipeline is; a store that is not there yet holds nothing."""
+    """How far the pipeline is; an empty look while it has no store."""
     checkpoints = stream.checkpoints()
     return Look(checkpoints, survey(checkpoints) if checkpoints else None)
 
@@ -115,7 +115,7 @@ def next_epoch_request(
     epoch = seen.next_epoch
     if seen.checkpoints and seen.checkpoints.prepared(epoch):
         return f"epoch {epoch} is prepared and waits for its commit"
-    # A resident loop's, say.
+    # Runs of other jobs may compute the epoch, too, such as those of a resident loop.
     for run in under_way(instance, stream.names):
         if run.tags.get(EPOCH_TAG) == str(epoch):
             return f"run {run.run_id} is at epoch {epoch}"
@@ -144,12 +144,12 @@ def _ask_for_epoch(stream: Stream, context: dg.SensorEvaluationContext) -> dg.Se
 
 
 def _is_begun(seen: Look, epoch: EpochNumber) -> bool:
-    """Whether there is a plan already: then it is carried out, whatever waits."""
+    """Whether the epoch has a plan: then it is finished, whatever the backlog is."""
     return bool(seen.standing and epoch in seen.standing.unfinished)
 
 
 def _due(stream: Stream, seen: Look, before: _Waiting | None) -> dg.SensorResult | None:
-    """None when an epoch is due; else what is waited for."""
+    """None when an epoch is due; else the result that says what is waited for."""
     parent = (
         newest_manifest(seen.checkpoints, seen.standing)
         if seen.checkpoints and seen.standing
@@ -173,7 +173,7 @@ def _due(stream: Stream, seen: Look, before: _Waiting | None) -> dg.SensorResult
 
 
 def _ask_for_commit(stream: Stream, context: dg.SensorEvaluationContext) -> dg.SensorResult:
-    # A run that nobody executes any more would hold its epoch for ever.
+    # A run whose process is gone would block its epoch for ever.
     reap(context.instance, stream.names)
     seen = look(stream)
     index = EpochIndex(stream, context.instance)
@@ -217,7 +217,7 @@ def _commit_request(
 
 
 def _reason_to_wait(stream: Stream, epoch: EpochNumber, attempts: Attempts) -> str:
-    """Why not to ask for a run now; empty when nothing speaks against it."""
+    """Why not to request a run now; empty when one may be requested."""
     if attempts.under_way:
         return f"run {attempts.under_way.run_id} is at epoch {epoch}"
     if attempts.failure is None:
@@ -250,7 +250,7 @@ def _request(stream: Stream, what: str, epoch: EpochNumber, attempts: Attempts) 
 
 
 def _cursor(text: str | None, kind: type[CursorT]) -> CursorT | None:
-    """What the last look left; nothing when another version wrote it."""
+    """The decoded cursor of the last tick; None when another version wrote it."""
     try:
         return msgspec.json.decode(text, type=kind) if text else None
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""The Spark session of a pipeline, as a Dagster resource: dagster-pyspark's, with our settings."""
+"""The Spark session of a pipeline, as dagster-pyspark's resource with the pipeline's settings."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def spark_resource(
 ) -> LazyPySparkResource:
     """A resource whose session starts with the first epoch that is computed.
 
-    Dagster shows a resource's configuration. So of a setting that is, or may hold, a secret it
-    gets to know the name only.
+    Dagster shows a resource's configuration, so values that are, or may hold, secrets are hidden
+    from it.
 
     Args:
-        settings: Of Spark, from the pipeline's file.
-        written: The same, ``${NAME}`` not filled in.
-        withheld: Variables that the processes of Spark have no need of.
+        settings: Spark's settings, from the pipeline's file.
+        written: The same settings, with ``${NAME}`` not filled in.
+        withheld: Environment variables that Spark's processes do not get.
     """
     secret = secret_names(written)
 
@@ -36,7 +36,7 @@ def spark_resource(
         """Spark as epochs need it: local by default, or a Spark Connect server."""
 
         def _init_session(self) -> None:
-            """Whoever asks for the session or the context has it started when there is none."""
+            """Start the session, when it or the context is first asked for."""
             from laminar_dagster.spark.session import open_session
 
             self._spark_session = open_session(
@@ -54,11 +54,11 @@ def spark_resource(
 
 
 def interruptibly(work: Callable[[], ResultT]) -> ResultT:
-    """Do work that has Spark compute, in a thread of its own; this one can be interrupted.
+    """Do work that uses Spark in a thread of its own, so that this one can be interrupted.
 
     When a run is terminated, Dagster raises an exception in the main thread. In the middle of a
-    call to Spark's JVM it would leave the connection in disorder, and wait for the job all the
-    same. Here it finds a thread that only waits, and that then has Spark cancel what it computes.
+    call to Spark's JVM it would break the connection, and still wait for the job. Here the main
+    thread only waits, and on an exception has Spark cancel its jobs.
     """
     result: Future[ResultT] = Future()
 
@@ -69,9 +69,9 @@ def interruptibly(work: Callable[[], ResultT]) -> ResultT:
             result.set_exception(error)
 
     try:
-        # A daemon: whatever Spark does, it does not keep the process from ending.
+        # A daemon thread: a call to Spark that hangs does not keep the process from ending.
         threading.Thread(target=carry_out, name="spark-work", daemon=True).start()
-        # A signal that another thread gets wakes nobody who waits without an end.
+        # With a timeout: a signal that another thread receives would not end an endless wait.
         while not wait([result], timeout=_LOOK_SECONDS).done:
             pass
         return result.result()

@@ -1,4 +1,4 @@
-"""A pipeline as Dagster's definitions hold it: nothing is opened before a step or sensor needs it.
+"""A pipeline as Dagster's definitions hold it: opened only when a step or sensor needs it.
 
 Definitions are loaded by every process of Dagster, so loading them reads the pipeline's files and
 touches no service.
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 
 
 class Watcher(Protocol):
-    """Follows the steps of a run from within their process, and decides what comes next."""
+    """Follows the steps of a run in the same process, and decides about retries."""
 
     def step(self, epoch: EpochNumber, name: str) -> None:
-        """A step of the protocol begins."""
+        """Note that a step of the protocol begins."""
 
     def done(self, report: EpochReport) -> None:
-        """One half of an epoch is through."""
+        """Note that one half of an epoch, computing or committing, is finished."""
 
     def failed(self, error: Exception) -> None:
-        """A step ends with an error. It is the watcher who tries again, or does not."""
+        """Note that a step ends with an error. Retrying is up to the watcher."""
 
 
 @dataclass(eq=False)
@@ -58,8 +58,8 @@ class Stream:
     """One pipeline of a project.
 
     Attributes:
-        watcher: Of a resident loop, which runs epochs to their end: one that is committed by now
-            is not run again.
+        watcher: Set in a resident loop, which only finishes epochs: a committed one is not run
+            again.
     """
 
     model: PipelineModel
@@ -68,12 +68,12 @@ class Stream:
 
     @cached_property
     def names(self) -> Names:
-        """What its parts are called."""
+        """The names of its parts in Dagster."""
         return Names(self.model.config.name)
 
     @cached_property
     def partitions(self) -> dg.DynamicPartitionsDefinition:
-        """Its epochs."""
+        """The partitions definition of its epochs."""
         return dg.DynamicPartitionsDefinition(name=self.names.partitions)
 
     @cached_property
@@ -87,15 +87,15 @@ class Stream:
 
     @cached_property
     def lineage(self) -> Lineage:
-        """Of every column of every view: the columns that it is computed from."""
+        """For every column of every view, the columns that it is computed from."""
         return column_lineage(self.model)
 
     @cached_property
     def revision(self) -> str:
-        """Changes with whatever its author may change to mend an epoch that fails.
+        """A hash that changes with everything an author may change to fix an epoch that fails.
 
-        That is more than what ``model.fingerprint`` tells of: also contracts, options, what befalls
-        bad records. Short enough for a tag.
+        It covers more than ``model.fingerprint``: also contracts, options, and the handling of bad
+        records and gaps. Short enough for a tag.
         """
         config = self.model.config
         model = self.model
@@ -130,7 +130,7 @@ class Stream:
         return place_key(found[table.source_id].address, self.project)
 
     def reference_key(self, table: ReferenceTable) -> dg.AssetKey:
-        """The asset that a reference table is."""
+        """The asset of a reference table."""
         found = {each.reference_id: each for each in self.adapters.references}
         return place_key(found[table.reference_id].address, self.project)
 
@@ -164,7 +164,7 @@ class Stream:
         return tuple(each.sink_id for each in self.model.sinks if each.view == view.name)
 
     def backlog_after(self, manifest: CheckpointManifest | None, plan: EpochPlan | None) -> Backlog:
-        """What waits beyond a checkpoint; of a source that cannot answer, its error."""
+        """The backlog beyond a checkpoint; for a source that cannot answer, its error."""
         return measure(
             self.adapters.sources,
             manifest,
@@ -175,10 +175,10 @@ class Stream:
 
 
 def require_own_assets(streams: tuple[Stream, ...]) -> None:
-    """Refuse what would be one thing in Dagster: of several projects, or named almost alike.
+    """Refuse pipelines or sinks that would share a name or an asset key in Dagster.
 
     Raises:
-        InvalidConfig: Names both.
+        InvalidConfig: Names both of them.
     """
     pipelines: dict[str, Stream] = {}
     for stream in streams:

@@ -1,7 +1,7 @@
 """Metrics of epochs that are runs of Dagster: pushed when the epoch is finished.
 
-A process that is gone with its epoch cannot be scraped, so there is no Prometheus here. Each push
-is what the epoch adds, and a collector adds it up.
+A process that ends with its epoch cannot be scraped, so there is no Prometheus here. Each push
+holds the epoch's increments (delta temporality), which a collector adds up.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ def require_push(stream: Stream) -> None:
 
 
 def push_epoch(stream: Stream, pipeline: Pipeline, report: EpochReport) -> None:
-    """Push the measurements of a finished epoch, if this is asked for. Fails nothing.
+    """Push the metrics of a finished epoch, if configured. Errors are only logged.
 
-    A loop that stays measures the epochs itself, and an epoch that was finished before is no news.
+    Nothing is pushed in a resident loop, which measures by itself, nor if an earlier run has
+    finished the epoch.
     """
     config = stream.model.config
     if config.metrics.otlp is None or stream.watcher is not None or not report.is_finisher:

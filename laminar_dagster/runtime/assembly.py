@@ -1,7 +1,7 @@
 """From the model of a pipeline to one that runs: adapters, store and engine put together.
 
-``check_models`` finds what is wrong with a model beyond its files; whoever opens a pipeline has it
-looked at. It starts no Spark, and makes no store, folder or database that is not there yet.
+``check_models`` finds mistakes that a model's files alone do not show; everything that opens a
+pipeline calls it. It starts no Spark, and creates no store, folder or database.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ SOURCES: Final[Mapping[str, SourceBuilder]] = {
     "file": FileSource.from_table,
     "kafka": KafkaSource.from_table,
 }
-# Those that begin with a snapshot, and are told where to keep it.
+# Sources that begin with a snapshot: they also get the keeper that stores it.
 SNAPSHOT_SOURCES: Final[Mapping[str, SnapshotSourceBuilder]] = {
     "mysql-cdc": MysqlCdcSource.from_table,
     "postgres-cdc": PostgresCdcSource.from_table,
@@ -103,7 +103,7 @@ class Adapters:
 
 
 def known_connectors() -> Connectors:
-    """The connectors that there are. Each adapter checks its own options."""
+    """All connectors, any option allowed: each adapter checks its own options."""
     return Connectors(
         sources=dict.fromkeys((*SOURCES, *SNAPSHOT_SOURCES), ("*",)),
         sinks=dict.fromkeys(SINKS, ("*",)),
@@ -128,10 +128,10 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory | None
             that only commits, and loads no Spark.
 
     Raises:
-        InvalidPipeline: Lists all that ``check_models`` finds.
+        InvalidPipeline: Lists every mistake that ``check_models`` finds.
         ConditionsIgnored: The store cannot hold checkpoints.
     """
-    # What follows would stop at the first mistake, and look at no other pipeline.
+    # Reports all mistakes, also targets shared with other pipelines; building stops at the first.
     check_models([model], project)
     config = model.config
     store = open_store(config.store, project)
@@ -156,10 +156,10 @@ def assemble(model: PipelineModel, project: Path, session: SessionFactory | None
 
 
 def check_models(models: Sequence[PipelineModel], project: Path) -> tuple[Adapters, ...]:
-    """Refuse what is wrong with pipelines of a project, beyond what their files alone tell.
+    """Refuse mistakes that only a pipeline's adapters, or the project's other pipelines, show.
 
     Returns:
-        What each of them reads from and writes to; nothing is opened yet.
+        The adapters of each pipeline; nothing is opened yet.
 
     Raises:
         InvalidPipeline: Lists every option that is wrong, wrong addresses of stores, and sinks that
@@ -178,7 +178,7 @@ def check_models(models: Sequence[PipelineModel], project: Path) -> tuple[Adapte
 
 
 def _check_targets(models: Sequence[PipelineModel], project: Path, report: Report) -> None:
-    """Two sinks at one table would each take the other's rows for its own."""
+    """Report two sinks with one target: each would take the other's rows for its own."""
     names = {str(model.config.name) for model in models}
     others = (folder for folder in find_pipelines(project) if folder.name not in names)
     written: dict[str, SinkTable] = {}
@@ -198,7 +198,7 @@ def _check_targets(models: Sequence[PipelineModel], project: Path, report: Repor
 
 
 def _targets(table: SinkTable, project: Path, pipeline: PipelineName) -> tuple[str, ...]:
-    """What a sink writes to; nothing if it has a mistake, which is told by itself."""
+    """The targets of a sink; none if its options are wrong, which ``build_adapters`` reports."""
     try:
         return tuple(sorted(build_sink(table, project, pipeline).targets))
     except (InvalidConfig, InvalidName):
@@ -270,7 +270,7 @@ def existing_checkpoints(config: PipelineConfig, project: Path) -> CheckpointSto
 
 
 def counted_keys(model: PipelineModel) -> Mapping[SinkId, CountedKey]:
-    """The keys of those sinks whose view does not say that they identify its rows."""
+    """The keys, by sink, that the view's query does not show to be unique."""
     return {
         each.sink_id: CountedKey(str(each.view), each.key, str(each.place))
         for each in model.sinks
@@ -279,7 +279,7 @@ def counted_keys(model: PipelineModel) -> Mapping[SinkId, CountedKey]:
 
 
 def bounds_of(model: PipelineModel) -> Mapping[SourceId, int]:
-    """How far the event time of each source that has a bound may be ahead of the epoch's clock."""
+    """How far event time may be ahead of the epoch's clock, for each source that has a bound."""
     return {
         each.source_id: each.watermark.max_ahead_micros
         for each in model.sources
@@ -293,10 +293,10 @@ def build_engine(
     sources: tuple[Source, ...],
     session: SessionFactory | None,
 ) -> Engine:
-    """What computes the epochs of a model, on a store and sources of the caller's choice."""
+    """The engine that computes a model's epochs, on a store and sources of the caller's choice."""
     if session is None:
         return NoEngine(model.config.name)
-    # Imported here: it takes a second.
+    # Imported here: loading pyspark takes a second.
     from laminar_dagster.spark.engine import SparkEngine
 
     return SparkEngine(
@@ -309,18 +309,18 @@ def build_engine(
 
 @dataclass(frozen=True, slots=True)
 class NoEngine:
-    """Of a pipeline that only commits."""
+    """The engine of a pipeline that was opened only to commit."""
 
     pipeline: PipelineName
 
     def compute(
         self, plan: EpochPlan, parent: CheckpointManifest | None, attempt: CheckpointId
     ) -> EpochOutput:
-        """Refuse."""
+        """Refuse to compute."""
         raise InvalidState(f"pipeline {self.pipeline}", "opened to commit", "compute an epoch")
 
     def examine(self) -> Examination:
-        """Nobody looked."""
+        """An empty examination."""
         return Examination()
 
 
@@ -331,9 +331,9 @@ def build_source(
 
     Args:
         table: What its author wrote.
-        config: What the pipeline says for sources that do not say otherwise.
+        config: The pipeline's defaults for options that the source does not set.
         project: Where relative paths begin.
-        store: Of the pipeline, where snapshots are kept; None if there is none yet.
+        store: The pipeline's store, for snapshots; None if there is none yet.
 
     Raises:
         InvalidConfig: An option is wrong, or the connector unknown.
@@ -343,7 +343,7 @@ def build_source(
     if build is None and from_snapshot is None:
         known = f"connectors of sources: {', '.join((*SOURCES, *SNAPSHOT_SOURCES))}"
         raise InvalidConfig(str(table.place), f"no connector {table.connector!r}", known)
-    # A record without an event time belongs to no window: it is a bad one.
+    # Event time becomes NOT NULL: a record without one belongs to no window, and is a dead letter.
     times = {table.watermark.column} if table.watermark else set()
     columns = tuple(
         dataclasses.replace(column, nullable=column.nullable and column.name not in times)

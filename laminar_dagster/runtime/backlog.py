@@ -1,6 +1,6 @@
-"""How much waits to be read: each source asked as the next plan would ask it, nothing written.
+"""The backlog: how much waits to be read, asked as the next plan would ask; nothing is written.
 
-Sources do not hide each other: one that cannot answer has its error in its place.
+A source that cannot answer does not hide the others: its entry holds the error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EVERYTHING: Final = Admission()
 
 @dataclass(frozen=True, slots=True)
 class SourceBacklog:
-    """What one source holds beyond the newest checkpoint.
+    """What waits in one source beyond the newest checkpoint.
 
     Attributes:
         ranges: From where the last epoch ended to where the source ends now, by partition.
@@ -67,7 +67,7 @@ class SourceBacklog:
 
     @property
     def amount(self) -> int | None:
-        """How much waits; records of Kafka are counted by offset, holes included."""
+        """How much waits; Kafka records are counted by offset, gaps in the offsets included."""
         if self.error is not None:
             return None
         if self.is_empty:
@@ -77,7 +77,7 @@ class SourceBacklog:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What all sources hold, at one moment.
+    """What waits in all sources, at one moment.
 
     Attributes:
         committed_at: When the newest epoch was committed; None before the first.
@@ -111,7 +111,7 @@ class Backlog:
         )
 
     def require_complete(self) -> None:
-        """Refuse to conclude anything from a part of the sources.
+        """Refuse a backlog in which a source is missing because of an error.
 
         Raises:
             LaminarError: The error of the first source that could not be asked.
@@ -125,7 +125,7 @@ def backlog_of(pipeline: Pipeline) -> Backlog:
     """What waits for the next epochs of a pipeline.
 
     Raises:
-        LaminarError: The store is away, or damaged. What goes wrong with a source is in its place.
+        LaminarError: The store is unavailable, or damaged. A source's error is in its entry.
     """
     parent = newest_manifest(pipeline.checkpoints, survey(pipeline.checkpoints))
     previous = pipeline.checkpoints.plan(parent.epoch) if parent else None
@@ -139,14 +139,14 @@ def measure(
     now: datetime,
     limits: Admission = _EVERYTHING,
 ) -> Backlog:
-    """What sources hold beyond a checkpoint.
+    """The backlog of sources beyond a checkpoint.
 
     Args:
-        sources: Whom to ask.
+        sources: The sources to ask.
         parent: The newest checkpoint; None before the first epoch.
-        previous: The plan of its epoch, which pins what each source is.
-        now: The time of the look.
-        limits: Of an epoch, to find out whether one would take it all.
+        previous: The plan of the newest epoch, which pins each source's identity.
+        now: The time of the measurement.
+        limits: The limits of an epoch, to find out whether one epoch would read it all.
     """
     clock = max(now, previous.clock) if previous else now
     planned = {each.source_id: each for each in previous.sources} if previous else {}
@@ -183,7 +183,7 @@ def distance(part: SourceRange) -> int:
 
 
 def is_short_of(reached: Iterable[SourcePosition], wanted: Iterable[SourcePosition]) -> bool:
-    """Whether some partition has not been read as far as is wanted."""
+    """Whether some partition has been read less far than wanted."""
     far = {lane_of(position): progress_of(position) for position in reached}
     return any(
         lane_of(position) not in far or far[lane_of(position)] < progress_of(position)

@@ -1,4 +1,4 @@
-"""Does what a plan says, for the first time or once more. Nothing here decides who wins."""
+"""Executes an epoch's plan, for the first time or again; does not decide which attempt wins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from laminar_dagster.runtime.pipeline import Pipeline
 
 
 def check_sources(pipeline: Pipeline, planned: EpochPlan) -> None:
-    """Before a plan is carried out, perhaps for the second time: is what it pinned still there?
+    """Refuse a plan whose sources no longer hold what it pinned, before each time it is executed.
 
     Raises:
         SourceReplaced, RetentionExpired: A source no longer holds what was planned.
@@ -22,7 +22,7 @@ def check_sources(pipeline: Pipeline, planned: EpochPlan) -> None:
     for part in planned.sources:
         if part.source_id not in sources:
             raise PipelineChanged(planned.epoch, f"it has no source {part.source_id} any more")
-        # Upkeep reads nothing, so it matters little whether a source is there.
+        # Upkeep reads no records, so it can run while a source is unavailable or replaced.
         if not planned.upkeep:
             sources[part.source_id].verify(part)
 
@@ -33,11 +33,11 @@ def carry_out(
     parent: CheckpointManifest | None,
     record: AttemptRecord,
 ) -> EpochOutput:
-    """Do what a plan says, below the attempt's folder: the engine's work, but for a promotion.
+    """Execute a plan, staging files in the attempt's folder: by the engine, but for a promotion.
 
     The plan may be another version's, with a sink that this one lacks and has no view for. Such a
-    sink takes no part in the epoch. Were it named with nothing staged, it would commit nothing when
-    it comes back, and miss the epoch's rows for good; left out, it joins anew, or is refused.
+    sink takes no part in the epoch. Were it listed with nothing staged, it would commit an empty
+    output when it comes back, and lose the epoch's rows; left out, it joins anew, or is refused.
 
     Raises:
         SourceReplaced: A source was replaced while it was read.
@@ -49,7 +49,7 @@ def carry_out(
         checkpoints, attempt = pipeline.checkpoints, record.checkpoint_id
         return compute_promotion(checkpoints, planned, planned.upkeep, parent, attempt)
     if not planned.upkeep:
-        # Upkeep has nothing for any sink: whoever carries it out, none of them misses a row.
+        # Not for a rescale: it stages no rows, so a sink that this version lacks misses none.
         planned = planned.narrowed_to({sink.sink_id for sink in pipeline.sinks})
     output = pipeline.engine.compute(planned, parent, record.checkpoint_id)
     if not planned.upkeep:
@@ -58,7 +58,7 @@ def carry_out(
 
 
 def _check_what_was_read(pipeline: Pipeline, planned: EpochPlan) -> None:
-    """A topic that was deleted and made anew while it was read has the same name and offsets."""
+    """Refuse sources replaced during the read: a recreated topic has the same name and offsets."""
     parts = {part.source_id: part for part in planned.sources}
     for source in pipeline.sources:
         if isinstance(source, ReadByName) and source.source_id in parts:

@@ -1,4 +1,4 @@
-"""Files of a store, compared with what a document says of them."""
+"""Reads files of a store and verifies their size and checksum."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _CHUNK: Final = 8 * 1024 * 1024
 
 
 def read_verified(store: ObjectStore, key: str, size_bytes: int, sha256: str) -> bytes:
-    """The bytes of a file, exactly those that a manifest names.
+    """The bytes of a file, verified against the size and checksum that a manifest names.
 
     Raises:
-        ObjectMissing: It is gone.
-        ChecksumMismatch: It is not what it was.
+        ObjectMissing: The file is gone.
+        ChecksumMismatch: The file is damaged.
     """
     data = store.read(key)
     actual = hashlib.sha256(data).hexdigest()
@@ -30,11 +30,11 @@ def read_verified(store: ObjectStore, key: str, size_bytes: int, sha256: str) ->
 def check_file(
     store: ObjectStore, key: str, size: int, sha256: str, progress: Callable[[int], None]
 ) -> None:
-    """Compare a file with what a manifest says of it, piece by piece.
+    """Verify a file's size and checksum, piece by piece.
 
     Raises:
-        ObjectMissing: It is gone.
-        ChecksumMismatch: It is not what it was.
+        ObjectMissing: The file is gone.
+        ChecksumMismatch: The file is damaged.
     """
     digest = hashlib.sha256()
     position = 0

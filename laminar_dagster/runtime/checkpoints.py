@@ -1,7 +1,7 @@
 """The documents of a store, typed: plans, prepared epochs, manifests and the latest pointer.
 
-Reading believes nothing: every document is decoded strictly, its seal checked, and a manifest
-validated. Writing decodes its own bytes first, so that nothing is written that cannot be read.
+Reads trust nothing: every document is decoded strictly, its seal checked, and a manifest
+validated. Writes decode their own bytes first, so that nothing is written that cannot be read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CheckpointStore:
     """Reads and writes a pipeline's documents in an object store.
 
     Plans, prepared records and manifests never change, so the last few that were read or written
-    are remembered: finding out how far an epoch is would otherwise read them after every step.
+    are cached: finding out how far an epoch is would otherwise read them after every step.
     """
 
     def __init__(self, store: ObjectStore, snapshots: ObjectStore | None = None) -> None:
@@ -48,7 +48,7 @@ class CheckpointStore:
 
         Args:
             store: Where the documents are.
-            snapshots: Where those of the sources are, if it is not there: of a branch, the
+            snapshots: Where the snapshots of the sources are, if elsewhere: a branch uses its
                 pipeline's.
         """
         self.objects = store
@@ -58,14 +58,14 @@ class CheckpointStore:
     # --- epochs ---------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Read everything anew from now on."""
+        """Empty the cache of documents, so that all are read from the store again."""
         self._remembered.clear()
 
     def plan(self, epoch: EpochNumber) -> EpochPlan | None:
         """The plan of an epoch, if there is one.
 
         Raises:
-            MalformedDocument: It is another epoch's.
+            MalformedDocument: The document there is another epoch's.
         """
         plan = self._read_fixed(layout.plan_key(epoch), EpochPlan)
         if plan:
@@ -73,7 +73,7 @@ class CheckpointStore:
         return plan
 
     def stored_plan(self, epoch: EpochNumber) -> EpochPlan | None:
-        """The same as it is now, whatever this process remembers."""
+        """The plan of an epoch, read from the store and not from this process's cache."""
         self._remembered.pop(layout.plan_key(epoch), None)
         return self.plan(epoch)
 
@@ -81,8 +81,8 @@ class CheckpointStore:
         """The plan that a checkpoint is the outcome of.
 
         Raises:
-            ObjectMissing: It is gone.
-            MalformedDocument: It is another one.
+            ObjectMissing: The plan is gone.
+            MalformedDocument: The stored plan is another one.
         """
         key = layout.plan_key(manifest.epoch)
         plan = self.plan(manifest.epoch)
@@ -93,18 +93,18 @@ class CheckpointStore:
         return plan
 
     def create_plan(self, plan: EpochPlan) -> None:
-        """Fix a plan.
+        """Write an epoch's plan, unless there is one.
 
         Raises:
-            ObjectExists: Somebody else planned the epoch; use theirs.
+            ObjectExists: Another process planned the epoch; use its plan.
         """
         self._create(layout.plan_key(plan.epoch), plan)
 
     def prepared(self, epoch: EpochNumber) -> Prepared | None:
-        """The record of an epoch's winner, if there is one.
+        """The record of an epoch's winning attempt, if there is one.
 
         Raises:
-            MalformedDocument: It is another epoch's.
+            MalformedDocument: The document there is another epoch's.
         """
         prepared = self._read_fixed(layout.prepared_key(epoch), Prepared)
         if prepared:
@@ -124,7 +124,7 @@ class CheckpointStore:
         return prepared
 
     def stored_winner(self, epoch: EpochNumber) -> Prepared:
-        """The same as it is now, whatever this process remembers."""
+        """The winning attempt, read from the store and not from this process's cache."""
         self._remembered.pop(layout.prepared_key(epoch), None)
         return self.winner(epoch)
 
@@ -138,13 +138,13 @@ class CheckpointStore:
         self._create(layout.prepared_key(prepared.epoch), prepared)
 
     def definition(self, fingerprint: str) -> PipelineDefinition | None:
-        """What stands behind a fingerprint, if it was written down."""
+        """The pipeline definition that a fingerprint stands for, if it was stored."""
         return self._read_fixed(layout.definition_key(fingerprint), PipelineDefinition)
 
     def create_definition(self, definition: PipelineDefinition) -> None:
-        """Write down what a fingerprint stands for, unless somebody has.
+        """Store the definition that a fingerprint stands for, unless it is there.
 
-        An earlier release may have written down less of it; what is there stays.
+        One that an earlier release stored may lack fields; it is kept as it is.
         """
         key = layout.definition_key(definition.fingerprint)
         if key not in self._remembered:
@@ -156,7 +156,7 @@ class CheckpointStore:
     # --- checkpoints ----------------------------------------------------------------------------
 
     def begin_attempt(self, record: AttemptRecord) -> None:
-        """Leave the first object of an attempt."""
+        """Write the attempt's record, the first object in its folder."""
         self._create(layout.attempt_key(record.checkpoint_id), record)
 
     def attempts(self, ids: Iterable[CheckpointId]) -> dict[CheckpointId, EpochNumber]:
@@ -175,7 +175,7 @@ class CheckpointStore:
         return found
 
     def write_offsets(self, offsets: SourceOffsets) -> None:
-        """Leave a source's position in the attempt's folder."""
+        """Write a source's offsets into the attempt's folder."""
         path = layout.offsets_path(offsets.source_id)
         self._create(layout.checkpoint_key(offsets.checkpoint_id, path), offsets)
 
@@ -184,7 +184,7 @@ class CheckpointStore:
 
         Raises:
             ObjectMissing, MalformedDocument, ChecksumMismatch: as their names say.
-            InvalidManifest: The file is whole, and belongs to another checkpoint.
+            InvalidManifest: The file is intact, but belongs to another checkpoint.
         """
         key = layout.checkpoint_key(manifest.checkpoint_id, entry.path)
         found = decode(self.objects.read(key, limit=MAX_DOCUMENT_BYTES), SourceOffsets, key)
@@ -199,11 +199,11 @@ class CheckpointStore:
         return _checked(manifest, checkpoint) if manifest else None
 
     def parent(self, parent: ParentCheckpoint) -> CheckpointManifest:
-        """The manifest that a plan builds on, the very one that was planned with.
+        """The manifest that a plan builds on, verified by the checksum in the plan.
 
         Raises:
-            ObjectMissing: It is gone.
-            InvalidManifest: It is not what it was.
+            ObjectMissing: The manifest is gone.
+            InvalidManifest: It is not the one that was planned with.
         """
         manifest = self.manifest(parent.checkpoint_id)
         if not manifest:
@@ -213,11 +213,11 @@ class CheckpointStore:
         return manifest
 
     def write_manifest(self, prepared: Prepared) -> None:
-        """The commit point. Everybody who tries writes the same bytes.
+        """Write the manifest: the commit point. Idempotent: every process writes the same bytes.
 
         Raises:
-            ManifestWriteFailed: The store is away; the epoch stays prepared.
-            InvalidManifest: Other bytes are there.
+            ManifestWriteFailed: The store is unavailable; the epoch stays prepared.
+            InvalidManifest: Another manifest is there.
         """
         key = layout.manifest_key(prepared.checkpoint_id)
         try:
@@ -246,7 +246,7 @@ class CheckpointStore:
             yield Candidate(keys[key], _read_candidate(key, data, keys[key]))
 
     def checkpoint_ids(self) -> Iterator[CheckpointId]:
-        """Every folder that is named as a checkpoint, complete or not."""
+        """The id of every folder whose name is a checkpoint id, complete or not."""
         for name in self.objects.list_folders(layout.CHECKPOINTS):
             try:
                 yield CheckpointId(name)
@@ -260,7 +260,7 @@ class CheckpointStore:
         return self._read(layout.LATEST, LatestPointer)
 
     def advance_latest(self, manifest: CheckpointManifest) -> LatestPointer:
-        """Point at a checkpoint, unless the pointer is already there or further.
+        """Point ``_latest`` at a checkpoint, unless it is already there or further.
 
         Returns:
             Where the pointer is now.
@@ -279,7 +279,7 @@ class CheckpointStore:
                 version = current.version if current else None
                 self.objects.replace(layout.LATEST, encode(pointer), version)
             except ObjectExists:
-                continue  # somebody moved it meanwhile: look again
+                continue  # another process moved it meanwhile: read it again
             return pointer
 
     # --- bytes ----------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ class CheckpointStore:
         return decode(data, kind, key)
 
     def _read_fixed(self, key: str, kind: type[DocumentT]) -> DocumentT | None:
-        """A document that never changes once it exists."""
+        """A document that never changes once it exists, from the cache or the store."""
         known = self._remembered.get(key)
         if isinstance(known, kind):
             return known
@@ -312,14 +312,14 @@ class CheckpointStore:
         try:
             self.objects.create(key, data)
         except ObjectExists:
-            # The same text may be wrapped in other bytes by another version of zlib.
+            # Another version of zlib may compress the same document to other bytes.
             if self._read(key, type(document)) != document:
                 raise
         self._remember(key, document)
 
 
 def _require_epoch(key: str, found: EpochNumber, wanted: EpochNumber) -> None:
-    """A whole document in another's place would be believed otherwise."""
+    """Refuse an intact document at another epoch's key, which its seal does not reveal."""
     if found != wanted:
         raise MalformedDocument(key, f"it is the one of epoch {found}")
 
@@ -343,7 +343,7 @@ def _read_candidate(
 
 
 def _readable_pointer(data: bytes) -> LatestPointer | None:
-    """A damaged pointer says nothing, and is replaced.
+    """The pointer; None if it is damaged, so that it is overwritten.
 
     Raises:
         UnsupportedVersion: A newer release wrote it, and may be further.

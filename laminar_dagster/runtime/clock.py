@@ -1,4 +1,4 @@
-"""The real clock and the real mint: the two things that the core must not touch."""
+"""The system clock and the generator of ids: the core reads neither, and gets both passed in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removes what nothing reaches any more. What that is, ``core.garbage`` decides."""
+"""Garbage collection of a store: removes what ``core.garbage`` finds to be unreachable."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ _BATCH: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much history to keep: the newest checkpoints.
+    """How much history garbage collection keeps.
 
     Attributes:
-        grace: How long to spare attempts that lost.
-        dead_letters: How long to spare records that were set aside, checkpoint or not.
+        checkpoints: How many of the newest finished checkpoints to keep.
+        grace: How long to keep attempts that lost.
+        dead_letters: How long to keep dead letters, even of checkpoints that are collected.
     """
 
     checkpoints: int = 10
@@ -39,7 +40,7 @@ class Retention:
 
     @classmethod
     def of(cls, config: RetentionConfig) -> Retention:
-        """As a pipeline's author wrote it."""
+        """The retention that a pipeline's configuration asks for."""
         return cls(config.checkpoints, config.grace_period, config.letters_period)
 
     def __post_init__(self) -> None:
@@ -50,7 +51,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """What was, or would be, removed."""
+    """What a garbage collection removed, or would remove in a dry run."""
 
     garbage: Garbage
     retained: tuple[CheckpointManifest, ...]
@@ -65,7 +66,7 @@ def collect(
     dry_run: bool = False,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Collection:
-    """Remove what nothing reaches.
+    """Remove objects that no retained checkpoint, unfinished epoch or branch reaches.
 
     Safe beside writers, other collectors and stale listings: what is kept is read key by key, and
     the listing only says what there is to delete.
@@ -74,7 +75,7 @@ def collect(
         IntegrityError: A manifest that is to be kept is damaged, or the record of a branch or of a
             snapshot, so what it reaches is not known. Nothing is removed.
     """
-    # Listed first: a checkpoint that is committed meanwhile is then kept or not seen at all.
+    # Listed first: a checkpoint committed meanwhile is then either retained or not in the listing.
     objects = list(
         chain(
             checkpoints.objects.list(layout.CHECKPOINTS),
@@ -84,7 +85,7 @@ def collect(
         )
     )
     standing = survey(checkpoints)
-    # Read after the listing: a branch that is made later begins with what it has checked itself.
+    # Read after the listing. A branch made later than this fails to copy or replay what is gone.
     held = held_since(checkpoints.objects)
     retained = _retained(checkpoints, standing, retention.checkpoints, held)
     garbage = find_garbage(
@@ -115,7 +116,7 @@ def _retained(
 ) -> tuple[CheckpointManifest, ...]:
     """The unfinished checkpoints, and the newest finished ones, by walking back from the newest.
 
-    Those that a branch may need are among them, however many they are.
+    Checkpoints from epoch ``held`` on are kept beyond the count: a branch may need them.
     """
     manifest = newest_manifest(checkpoints, standing)
     kept: list[CheckpointManifest] = []
@@ -126,7 +127,7 @@ def _retained(
             break
         kept.append(manifest)
         above = manifest.previous_checkpoint_id
-        # A predecessor that is gone was collected when less was to be kept.
+        # A predecessor that is gone was collected earlier, under a smaller retention.
         manifest = checkpoints.manifest(above) if above else None
     return tuple(kept)
 
@@ -157,7 +158,7 @@ def _decided(standing: Standing) -> EpochNumber:
 def _folders(
     objects: list[ObjectInfo], now: datetime, letters: timedelta
 ) -> Iterator[CheckpointId]:
-    """The folders that may lose something: not those in which nothing but young letters is left."""
+    """Folders that may hold garbage: all but those with only young dead letters left."""
     found: defaultdict[CheckpointId, bool] = defaultdict(bool)
     has_letters: set[CheckpointId] = set()
     for info in objects:

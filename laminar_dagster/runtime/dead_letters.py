@@ -1,8 +1,8 @@
-"""Records that were set aside: bad ones and late ones.
+"""Dead letters: records that an epoch set aside, because they are bad or late.
 
-Bad are those that could not be decoded, and those too far ahead of the epoch's clock.
+Bad records could not be decoded, or their event time is too far ahead of the epoch's clock.
 
-Both lie in the checkpoint of the epoch that met them, for as long as that is retained.
+Both kinds lie in the checkpoint of the epoch that read them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LetterKind = Literal["bad", "late"]
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """The records of one kind that one source had set aside in one epoch."""
+    """The dead letters of one kind, of one source in one epoch."""
 
     manifest: CheckpointManifest
     source_id: SourceId
@@ -37,7 +37,7 @@ class Letters:
 
     @property
     def epoch(self) -> EpochNumber:
-        """The epoch that met them."""
+        """The epoch that set them aside."""
         return self.manifest.epoch
 
     @property
@@ -48,10 +48,10 @@ class Letters:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What was put back.
+    """The outcome of replaying dead letters into their source.
 
     Attributes:
-        cut_off: Records of which only the beginning was kept, and which stay where they are.
+        cut_off: Records of which only the beginning was stored; they are not replayed.
     """
 
     source_id: SourceId
@@ -61,7 +61,7 @@ class Replayed:
 
 
 def letters_of(manifest: CheckpointManifest) -> Iterator[Letters]:
-    """What an epoch set aside, source by source."""
+    """The dead letters of an epoch, source by source."""
     for entry in manifest.dead_letters:
         late = tuple(file for file in entry.files if layout.is_late_path(file.path))
         bad = tuple(file for file in entry.files if file not in late)
@@ -72,7 +72,7 @@ def letters_of(manifest: CheckpointManifest) -> Iterator[Letters]:
 
 
 def read_letters(checkpoints: CheckpointStore, letters: Letters) -> Iterator[pa.Table]:
-    """The records, file by file, each checked.
+    """The records, file by file, each verified by its checksum.
 
     Bad ones have ``partition``, ``position``, ``raw``, ``reason`` and ``is_whole``; late ones the
     columns of their source.
@@ -92,12 +92,12 @@ def read_letters(checkpoints: CheckpointStore, letters: Letters) -> Iterator[pa.
 def replay_letters(
     checkpoints: CheckpointStore, sources: Iterable[Source], letters: Letters
 ) -> Replayed:
-    """Put bad records back into their source, to be read again by the next epoch. Once.
+    """Write bad records back to their source, once, for the next epoch to read them again.
 
     Raises:
-        AlreadyReplayed: They were put back before.
+        AlreadyReplayed: They were replayed before.
         UnknownSource: The pipeline no longer has the source.
-        InvalidConfig: The source takes nothing back.
+        InvalidConfig: The source does not support replaying.
     """
     source: Any = next((each for each in sources if each.source_id == letters.source_id), None)
     if source is None:

@@ -1,4 +1,4 @@
-"""Whether a pipeline that was changed can go on with the state that is there."""
+"""Whether a changed pipeline can go on with the stored state."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ HOW_TO_RESCALE: Final = (
 def changes_since(
     new: PipelineDefinition, parent: CheckpointManifest | None, checkpoints: CheckpointStore | None
 ) -> tuple[OperatorChange, ...]:
-    """What becomes of each operator's state when a pipeline goes on from a checkpoint.
+    """Each operator's verdict (keep, rebuild, rescale, …) when going on from a checkpoint.
 
     Args:
         new: The pipeline as it is now.
         parent: The checkpoint; None when there is none yet.
-        checkpoints: Where it is.
+        checkpoints: The store with the definition that computed the checkpoint.
     """
     if parent is None or checkpoints is None:
         reason = "there is no checkpoint yet"
@@ -49,13 +49,13 @@ def changes_since(
 def require_compatible(
     pipeline: Pipeline, parent: CheckpointManifest | None, upkeep: Upkeep | None = None
 ) -> None:
-    """Refuse to go on with a state that means something else.
+    """Refuse to go on with state that the changed pipeline cannot use.
 
     Args:
         pipeline: As it is now.
         parent: The checkpoint that has the state; None when there is none yet.
-        upkeep: What the epoch does to the state: a rescale may find it spread otherwise, and a
-            promotion puts another in its place.
+        upkeep: What the epoch does to the state: a rescale may start from another number of
+            buckets, and a promotion replaces the state altogether.
 
     Raises:
         StateIncompatible: Names an operator whose state would have to be rebuilt or rescaled first,
@@ -74,11 +74,11 @@ def require_compatible(
 
 
 def require_fit(pipeline: Pipeline, planned: EpochPlan) -> None:
-    """Refuse upkeep that would leave a state which this process's pipeline cannot use.
+    """Refuse upkeep whose outcome this process's version of the pipeline could not use.
 
     Raises:
-        PipelineChanged: It was planned by another version, such as one with other buckets, or the
-            one that takes the place of this.
+        PipelineChanged: Another version planned it: a rescale to another number of buckets, or a
+            promotion of a version that replaces this one.
     """
     upkeep, definition = planned.upkeep, pipeline.definition
     if isinstance(upkeep, Promotion) and pipeline.fingerprint != planned.fingerprint:
@@ -91,10 +91,10 @@ def require_fit(pipeline: Pipeline, planned: EpochPlan) -> None:
 
 
 def require_fit_to_publish(pipeline: Pipeline, planned: EpochPlan) -> None:
-    """As ``require_fit``; and a promotion is published to the sinks that it was planned for alone.
+    """As ``require_fit``; and refuse a promotion that was planned for other sinks than these.
 
-    The fingerprint says nothing of sinks. A process that does not know one would take it for gone,
-    and one that appends where there is a key by now would append the corrections.
+    The fingerprint does not cover sinks. A process that lacks one would skip it as removed, and one
+    that still appends to a sink that has a key by now would append the corrections.
 
     Raises:
         PipelineChanged: It was planned by another version, or for other sinks.
@@ -116,5 +116,5 @@ def require_fit_to_publish(pipeline: Pipeline, planned: EpochPlan) -> None:
 
 
 def _as_written(sinks: Iterable[BranchSink]) -> tuple[BranchSink, ...]:
-    """Sinks without what was inferred about their keys."""
+    """Sinks as declared, without the window that was inferred for their keys."""
     return tuple(structs.replace(sink, window=None) for sink in sinks)

@@ -1,8 +1,8 @@
 """Takes an epoch from wherever it stands to its end.
 
-``core.protocol`` decides each step from facts; this module gathers the facts, and has the step
-taken by ``runtime.steps``. A run that was killed is continued by calling ``run`` again, in this
-process, in another, or on another machine.
+``core.protocol`` decides each step from facts; this module gathers the facts, and ``runtime.steps``
+takes the step. A run that was killed is continued by calling ``run`` again, in this process, in
+another, or on another machine.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class EpochReport:
     """What a run did for an epoch that is now finished.
 
     Attributes:
-        unacknowledged: Sources that could not be told how far the sinks are.
-        transactions: Those of the sinks that this run has asked to commit.
+        unacknowledged: Sources that could not be acknowledged.
+        transactions: The transactions of the sinks that this run has asked to commit.
     """
 
     epoch: EpochNumber
@@ -67,13 +67,13 @@ class EpochReport:
 
     @property
     def is_finisher(self) -> bool:
-        """Whether it was this run that saw every sink confirmed, and not one before it."""
+        """Whether this run, and not an earlier one, saw every sink confirm the epoch."""
         return any(each.name == protocol.MoveLatest.__name__ for each in self.steps)
 
 
 @dataclass(slots=True)
 class _Memory:
-    """What only this process knows of the epoch, and a crash forgets."""
+    """The facts of an epoch that only this run knows, and that a crash loses."""
 
     has_planned: bool = False
     attempt: steps.Attempt | None = None
@@ -87,7 +87,7 @@ class _Memory:
     attested_sinks: set[SinkId] = field(default_factory=set)
 
     def remember(self, failures: dict[SinkId, LaminarError]) -> None:
-        """Leave failed sinks alone from now on; of an unknown outcome, ask the ledger once."""
+        """Skip failed sinks in this run; after a first unknown outcome, read the ledger again."""
         for sink_id, error in failures.items():
             if isinstance(error, UnknownOutcome) and sink_id not in self.unsure_sinks:
                 self.unsure_sinks.add(sink_id)
@@ -104,8 +104,8 @@ class EpochRunner:
         """Run a pipeline whose store has been probed.
 
         Args:
-            pipeline: Which one.
-            on_step: Told of every step as it begins: the epoch, and the step's name.
+            pipeline: The pipeline.
+            on_step: Called as every step begins, with the epoch and the step's name.
         """
         self._pipeline = pipeline
         self._on_step = on_step
@@ -123,7 +123,7 @@ class EpochRunner:
             FencedError: Another process has the epoch.
             GateFailed: The output was refused; nothing is published.
             RefusedError, IntegrityError: Going on would be wrong.
-            RetryError, UnknownOutcome: A service is away; run again later.
+            RetryError, UnknownOutcome: A service is unavailable; run again later.
         """
         epoch = self.next_epoch() if epoch is None else epoch
         return self._report(epoch, self._advance(epoch, lambda _step: False))
@@ -131,7 +131,7 @@ class EpochRunner:
     def prepare(self, epoch: EpochNumber) -> EpochReport:
         """The first half: plan, compute, gate and prepare. Nothing is committed.
 
-        An epoch that is prepared already is left as it is, whoever did it.
+        An epoch that is prepared already, by any process, is left as it is.
 
         Raises:
             LaminarError: As ``run``.
@@ -186,9 +186,9 @@ class EpochRunner:
     def _require_untaken(
         self, step: protocol.Step, epoch: EpochNumber, error: IntegrityError | ComputeFailed
     ) -> None:
-        """Tell damage from what others have collected while this process was paused in a step.
+        """Tell damage from files that another process collected while this one was paused.
 
-        A file that an executor misses comes as ``ComputeFailed``.
+        A file that is missing on an executor arrives as ``ComputeFailed``.
 
         Raises:
             EpochTaken: The epoch has a winner by now, so what it builds on may be collected.
@@ -201,12 +201,12 @@ class EpochRunner:
             raise EpochTaken(epoch, winner.checkpoint_id) from error
 
     def _require_fit(self, standing: Standing, epoch: EpochNumber) -> None:
-        """Leave a promotion to the version that it is for: it has other sinks, perhaps.
+        """Refuse to continue another version's promotion, which may be for other sinks.
 
-        To one that does not know a sink, the sink would seem to be gone, and hold nobody back.
+        A version that lacks a sink would take it for removed, and finish the epoch without it.
 
         Raises:
-            PipelineChanged: This one is another.
+            PipelineChanged: The promotion is for another version.
         """
         planned = None
         if standing.find(epoch).planned:
@@ -221,23 +221,23 @@ class EpochRunner:
         ledgers: dict[SinkId, EpochNumber | None] = {}
         for entry in manifest.sinks if manifest else ():
             if entry.sink_id in memory.failed_sinks:
-                # It is left alone in this run; to ask one that is away takes as long as it waits.
+                # Skipped for the rest of this run: asking an unavailable sink costs its timeout.
                 continue
             sink = self._pipeline.sink(entry.sink_id)
             try:
-                # A sink that was removed from the pipeline holds nobody back.
+                # A sink that was removed from the pipeline counts as committed.
                 ledgers[entry.sink_id] = sink.ledger() if sink else epoch
             except (RetryError, AuthFailed) as error:
                 memory.failed_sinks[entry.sink_id] = error
         facts = facts_of(standing, epoch, ledgers, frozenset(memory.failed_sinks))
         if any(ledger and ledger > facts.newest for ledger in ledgers.values()):
-            # Another process may have gone on since the survey; only a second look tells.
+            # The survey may be stale: another process may have begun newer epochs since.
             facts = replace(facts, newest=survey(self._pipeline.checkpoints).newest_epoch)
         if memory.attempt is None:
             return replace(facts, acknowledged=memory.acknowledged, collected=memory.collected)
         return replace(
             facts,
-            # An epoch that is finished is not in the survey, and may still be another's.
+            # The survey omits finished epochs, and another attempt may have won this one.
             winner=facts.winner or self._winner(standing, epoch),
             attempt=memory.attempt.record.checkpoint_id,
             gate=memory.gate,
@@ -253,7 +253,7 @@ class EpochRunner:
         match step:
             case protocol.Plan():
                 if not self._has_asked_sinks:
-                    # Once: should a later epoch be lost, its sinks are asked what they put out.
+                    # Once per process: a later epoch that the store loses is found by ``_attest``.
                     require_unpublished(pipeline, epoch)
                     self._has_asked_sinks = True
                 steps.plan(pipeline, epoch)
@@ -296,13 +296,13 @@ class EpochRunner:
                 assert_never(step)
 
     def _attest(self, manifest: CheckpointManifest, memory: _Memory, others: set[SinkId]) -> None:
-        """Ask those who had the epoch before this process came whether it is the same one."""
+        """Check that sinks which another process has committed hold this epoch's output."""
         asked = {entry.sink_id for entry in manifest.sinks} - memory.attested_sinks - others
         require_same_output(self._pipeline, manifest, asked)
         memory.attested_sinks |= asked
 
     def _manifest(self, epoch: EpochNumber) -> CheckpointManifest:
-        """Of a committed epoch; from its prepared record when it was collected since."""
+        """The manifest of a committed epoch, from its prepared record if it has been collected."""
         found = find_epoch(self._pipeline.checkpoints, epoch)
         if found.manifest:
             return found.manifest

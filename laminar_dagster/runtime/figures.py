@@ -1,4 +1,4 @@
-"""What a checkpoint tells of the reading of each source: amounts, times, records set aside."""
+"""Metrics of each source from a checkpoint: amounts, times, dead letters, watermarks."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from laminar_dagster.core.ids import SourceId
 from laminar_dagster.core.manifest import CheckpointManifest, SourceReading
 from laminar_dagster.core.offsets import describe_position
 
-# So far apart may the clocks of those be who write, and who read.
+# How far the clocks of a source's producers and of this process may differ without a warning.
 _TOLERANCE: Final = timedelta(minutes=1) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFigures:
-    """Of one source in one epoch.
+    """The metrics of one source in one epoch.
 
     Attributes:
-        reading: None in a checkpoint that does not say.
+        reading: None in a checkpoint without such measurements.
         dead_letters: Bad records that were set aside.
         late: Records that came too late for their windows.
     """
@@ -43,7 +43,7 @@ class SourceFigures:
 
 
 def figures_of(manifest: CheckpointManifest) -> tuple[SourceFigures, ...]:
-    """Of every source of an epoch."""
+    """The metrics of every source of an epoch."""
     dead = {entry.source_id: entry.dead_rows for entry in manifest.dead_letters}
     late = {entry.source_id: entry.late_rows for entry in manifest.dead_letters}
     return tuple(
@@ -60,12 +60,12 @@ def figures_of(manifest: CheckpointManifest) -> tuple[SourceFigures, ...]:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkAhead:
-    """A watermark that is ahead of the clock: whatever comes for the time until then is late.
+    """A watermark that is ahead of the clock: records with an earlier event time are late.
 
     Attributes:
-        partition: Empty for the source's own, where no partition that is left has moved it.
+        partition: Empty for the watermark of the source, if no partition's explains it.
         watermark: In microseconds since 1970.
-        ahead: By so much.
+        ahead: How far it is ahead of the clock.
     """
 
     source_id: SourceId
@@ -74,7 +74,7 @@ class WatermarkAhead:
     ahead: timedelta
 
     def __str__(self) -> str:
-        """For a warning."""
+        """The text of a warning."""
         where = f"source {self.source_id}" + (f", {self.partition}" if self.partition else "")
         span = timedelta(seconds=int(self.ahead.total_seconds()))
         return (

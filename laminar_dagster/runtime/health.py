@@ -1,4 +1,4 @@
-"""How the sources of a pipeline do. One that has just failed to answer is not asked again."""
+"""The health of a pipeline's sources. One that has just failed to answer is not asked again."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.ports import Observable, Source
 from laminar_dagster.runtime.backlog import Backlog
 
-# Of a source that tells nothing, and has answered.
+# For a source that reports no health of its own, but has answered.
 ANSWERS: Final = HealthReport(True, "answers")
 
 
 def ask_health(
     sources: Iterable[Source], parent: CheckpointManifest | None, backlog: Backlog
 ) -> dict[SourceId, HealthReport]:
-    """What each source says of itself; of one that says nothing, whether it answered.
+    """The health that each source reports; for one that reports none, whether it answered.
 
     Args:
-        sources: Whom to ask.
+        sources: The sources to ask.
         parent: The newest checkpoint; None before the first epoch.
-        backlog: What was found waiting in the same sources, beyond the same checkpoint.
+        backlog: The backlog of the same sources, beyond the same checkpoint.
     """
     looked = {each.source_id: each for each in backlog.sources}
     stood = {each.source_id: each.positions for each in parent.sources} if parent else {}
@@ -34,7 +34,7 @@ def ask_health(
         name = source.source_id
         ranges, error = looked[name].ranges, looked[name].error
         if isinstance(error, RetryError | AuthFailed):
-            # To ask again would try the patience of whoever waits for the answer.
+            # It failed to answer a moment ago: asking again may cost another timeout.
             found[name] = HealthReport.unreachable(error)
         elif not isinstance(source, Observable):
             found[name] = HealthReport.unreachable(error) if error else ANSWERS

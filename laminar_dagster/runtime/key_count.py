@@ -1,8 +1,8 @@
-"""Whether two rows would have one key in a sink, counted before anything is published.
+"""Finds duplicate keys in a sink, before anything is published.
 
-Where a view's query does not say that a sink's key identifies its rows, they are counted: those
-that came in the epoch and were not taken back, and those that are in the sink already. Of two rows
-with one key the sink would keep one, and nobody would know.
+Where a view's query does not show that a sink's key is unique, rows are counted by key: those that
+the epoch inserts without a retraction, and those that are in the sink already. Of two rows with
+one key, the sink would silently keep only one.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def find_repeated_keys(
     """Rows of an epoch that would overwrite each other, or rows that a sink holds.
 
     Args:
-        pipeline: Whose sinks.
-        epoch: Which epoch.
-        attempt: Where its output is staged.
-        parent: What it builds on; sinks may still be behind that.
+        pipeline: The pipeline with the sinks.
+        epoch: The epoch.
+        attempt: The attempt whose output is staged.
+        parent: The checkpoint that the epoch builds on; sinks may still be behind it.
         output: What was computed.
 
     Raises:
-        RetryError: A sink cannot be asked now. Without it nothing can be said of its keys.
+        RetryError: A sink is unavailable, so its keys cannot be checked.
     """
     for entry in output.sinks:
         counted, sink = pipeline.counted.get(entry.sink_id), pipeline.sink(entry.sink_id)
@@ -58,7 +58,7 @@ def find_repeated_keys(
 
 
 class _Count:
-    """Counts the rows of one sink."""
+    """Counts the rows of one sink by key."""
 
     def __init__(
         self, pipeline: Pipeline, sink: Sink, counted: CountedKey, epoch: EpochNumber
@@ -71,7 +71,7 @@ class _Count:
     def problem(
         self, attempt: CheckpointId, entry: SinkEntry, parent: CheckpointManifest | None
     ) -> str:
-        """What is wrong; empty if nothing is."""
+        """The duplicate keys, in words; empty if there are none."""
         # Imported here: a pipeline whose keys are known does not count.
         from laminar_dagster.sinks.key_counts import changes_by_key, repeated
 
@@ -94,7 +94,7 @@ class _Count:
         entry: SinkEntry,
         parent: CheckpointManifest | None,
     ) -> HeldKeys | None:
-        """Those keys that came with one row, and have one; None where that cannot be told."""
+        """Keys inserted by the epoch that the sink holds already; None if that cannot be found."""
         from laminar_dagster.sinks.key_counts import changes_by_key, to_look_up
 
         sink, key = self._sink, self._counted.key
@@ -116,7 +116,7 @@ class _Count:
         raise SinkUnavailable(self._sink.sink_id, reason)
 
     def _behind(self, ledger: EpochNumber, parent: CheckpointManifest | None) -> list[StagedOutput]:
-        """What is published, and not in the sink yet; the newest first."""
+        """Committed output that the sink has not taken yet, the newest epoch first."""
         found: list[StagedOutput] = []
         manifest = parent
         while manifest is not None and manifest.epoch > ledger:

@@ -1,4 +1,4 @@
-"""What each sink says it has committed."""
+"""The ledgers of a pipeline's sinks: the newest epoch that each has committed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from laminar_dagster.core.ports import Sink
 
 @dataclass(frozen=True, slots=True)
 class Ledgers:
-    """What each sink says it has committed; those that could not be asked, with the reason."""
+    """The newest epoch of each sink, or the error of one that could not be asked."""
 
     found: Mapping[SinkId, EpochNumber | None] = field(default_factory=dict)
     errors: Mapping[SinkId, LaminarError] = field(default_factory=dict)
 
     @classmethod
     def read(cls, sinks: Iterable[Sink]) -> Ledgers:
-        """Ask every sink, side by side: who asks waits for the slowest, and not for their sum."""
+        """Ask every sink in parallel: this takes as long as the slowest, not as their sum."""
         found: dict[SinkId, EpochNumber | None] = {}
         errors: dict[SinkId, LaminarError] = {}
         asked = {sink.sink_id: sink for sink in sinks}
@@ -34,12 +34,12 @@ class Ledgers:
         return cls(found, errors)
 
     def newest(self) -> EpochNumber | None:
-        """The furthest that any sink is."""
+        """The newest epoch that any sink has committed."""
         ahead = self.furthest()
         return ahead[1] if ahead else None
 
     def furthest(self) -> tuple[SinkId, EpochNumber] | None:
-        """The sink that is furthest, and how far it is."""
+        """The sink that is furthest ahead, and its newest epoch."""
         known = [(ledger, sink) for sink, ledger in self.found.items() if ledger is not None]
         if not known:
             return None

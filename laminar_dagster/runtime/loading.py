@@ -1,7 +1,7 @@
-"""The one way from a pipeline's folder to a pipeline: all that is wrong with it is told here.
+"""Loads pipelines from their folders, and reports every mistake in them.
 
-Commands, Dagster's definitions, the component and people's own code load pipelines through it, so
-that what one of them refuses no other lets pass. No service is asked, and Spark does not start.
+Commands, Dagster's definitions, the component and user code all load pipelines through it, so that
+they refuse the same mistakes. No service is contacted, and Spark does not start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from laminar_dagster.runtime.assembly import Adapters, check_models, known_conne
 
 @dataclass(frozen=True, slots=True)
 class LoadedPipeline:
-    """A pipeline with which nothing is wrong.
+    """A pipeline that was checked and has no mistakes.
 
     Attributes:
         adapters: What it reads from and writes to; nothing is opened yet.
@@ -40,13 +40,13 @@ def load_pipelines(
     """Load pipelines of a project. Mistakes in its other pipelines are no obstacle.
 
     Args:
-        folders: Of the pipelines.
+        folders: The folders of the pipelines.
         project: Where relative paths begin.
         environment: Where ``${NAME}`` is taken from.
         builds_contracts: See ``config.project.load_pipeline``.
 
     Raises:
-        InvalidPipeline: Lists every mistake of every one of them.
+        InvalidPipeline: Lists every mistake of all of these pipelines.
     """
     report = Report()
     models: list[PipelineModel] = []

@@ -1,6 +1,6 @@
 """Epochs one after the other: a number of them, until nothing waits, or for ever.
 
-Whatever ends a loop, nothing is lost: the next one goes on with the epoch at hand.
+A loop may be ended at any point: the next one continues the unfinished epoch.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ POLL_SECONDS: Final = 1.0
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 30.0
 
-# So long at most until a wish to stop is noticed.
+# The longest delay before a request to stop is noticed.
 _NAP: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class EpochDone:
-    """An epoch is finished, whoever did which part of it."""
+    """An epoch is finished, perhaps partly by other processes."""
 
     report: EpochReport
     manifest: CheckpointManifest
@@ -36,14 +36,14 @@ class EpochDone:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """There is nothing to read, or not enough yet. Told when this begins."""
+    """There is nothing to read, or not enough yet. Sent once, when this begins."""
 
     backlog: Backlog
 
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """Something is away, or another process has the epoch. Tried again after a pause."""
+    """A service is unavailable, or another process has the epoch. Retried after a pause."""
 
     error: RetryError | UnknownOutcome | FencedError
     seconds: float
@@ -56,7 +56,7 @@ class Runner(Protocol):
     """Takes epochs to their end, as ``EpochRunner`` does."""
 
     def run(self, epoch: EpochNumber | None = None) -> EpochReport:
-        """An epoch; by default the oldest unfinished one, or else a new one."""
+        """Run an epoch; by default the oldest unfinished one, or else a new one."""
 
 
 def _never() -> bool:
@@ -72,9 +72,9 @@ class EpochLoop:
     """Runs the epochs of a pipeline.
 
     Attributes:
-        on_event: Told what happens.
+        on_event: Called with every event.
         should_stop: Asked between epochs and while waiting.
-        on_look: Told what waits, whenever the loop has looked.
+        on_look: Called with the backlog, whenever the loop has measured it.
     """
 
     pipeline: Pipeline
@@ -84,7 +84,7 @@ class EpochLoop:
     on_look: Callable[[Backlog], None] = _ignore
 
     def run_epochs(self, count: int) -> None:
-        """So many epochs, with data or without; an unfinished one counts.
+        """Run a number of epochs, with data or without; an unfinished one counts.
 
         Raises:
             LaminarError: As ``EpochRunner.run``.
@@ -95,7 +95,7 @@ class EpochLoop:
             self._run_one()
 
     def run_until_caught_up(self) -> None:
-        """Finish what was begun, then make epochs while data waits. None of them is empty.
+        """Finish begun epochs, then run epochs while data waits; none of these is empty.
 
         Raises:
             LaminarError: As ``EpochRunner.run``, or of a source that cannot be asked.
@@ -104,10 +104,10 @@ class EpochLoop:
             self._run_one(epoch)
 
     def run_forever(self, longest_wait: timedelta) -> None:
-        """Wait for data, and make epochs of it, until told to stop.
+        """Wait for data and run epochs until ``should_stop``.
 
-        An epoch is made when more waits than one takes, or something waits for ``longest_wait``.
-        What a service's absence or another process brings about is tried again.
+        An epoch is run when the backlog exceeds one epoch, or data waits for ``longest_wait``.
+        Errors of unavailable services, and epochs that another process has, are retried.
 
         Raises:
             LaminarError: Going on would be wrong.
@@ -126,7 +126,7 @@ class EpochLoop:
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     def _take_turn(self, waiting: _Patience) -> None:
-        """One look, and an epoch if one is due."""
+        """Measure the backlog once, and run an epoch if one is due."""
         standing = survey(self.pipeline.checkpoints)
         if standing.unfinished:
             self._run_one(standing.unfinished[0])
@@ -145,8 +145,8 @@ class EpochLoop:
     def _epoch_with_work(self) -> EpochNumber | None:
         """The epoch to run next; None when there is nothing to do.
 
-        It is named before anybody looks at what waits: should another process have taken that by
-        then, the epoch is found finished, and no empty one is made after it.
+        It is chosen before the backlog is measured: if another process has read that data by then,
+        the epoch is found finished, and no empty epoch is run after it.
         """
         standing = survey(self.pipeline.checkpoints)
         if standing.unfinished:
@@ -172,7 +172,7 @@ class EpochLoop:
         self._sleep(seconds)
 
     def _sleep(self, seconds: float) -> None:
-        """In naps: a signal that asks to stop does not end a sleep."""
+        """Sleep in short pieces: a signal that asks to stop does not interrupt a sleep."""
         clock = self.pipeline.clock
         end = clock.monotonic() + seconds
         while not self.should_stop() and (left := end - clock.monotonic()) > 0:
@@ -181,7 +181,7 @@ class EpochLoop:
 
 @dataclass(slots=True)
 class _Patience:
-    """How long data has been waiting."""
+    """How long data has been waiting, and whether an epoch is due."""
 
     longest: float
     since: float | None = None

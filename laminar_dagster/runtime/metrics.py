@@ -1,4 +1,4 @@
-"""The measurements that there are: names, kinds and units, as OpenTelemetry writes them."""
+"""The catalogue of metrics: names, kinds and units, as OpenTelemetry writes them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Attributes = Mapping[str, str]
-# Values of a gauge, and what tells them apart.
+# Values of a gauge, each with the attributes of its series.
 Points = Sequence[tuple[float, Attributes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One of them.
+    """One metric.
 
     Attributes:
         unit: In UCUM; in braces where it only says what is counted.
-        attributes: What tells its series apart, besides the pipeline.
+        attributes: The attributes of its series, besides the pipeline.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A pipeline with its adapters: everything that carrying out an epoch needs."""
+"""A pipeline with its adapters: everything that running an epoch needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SYSTEM_CLOCK: Final = SystemClock()
 
 @dataclass(frozen=True, slots=True)
 class CountedKey:
-    """A sink's key of which nobody knows that it identifies the rows of its view.
+    """A sink's key that its view's query does not show to be unique, so its rows are counted.
 
     Attributes:
         place: Where the sink is written, for people.
@@ -38,19 +38,19 @@ class Pipeline:
     """The adapters of one pipeline.
 
     Attributes:
-        fingerprint: Of the pipeline's code and configuration.
-        published: What each sink publishes, and how; the fingerprint says nothing of it. None when
-            nobody knows.
+        fingerprint: The hash of the pipeline's code and configuration.
+        published: The view, mode and key of each sink, which the fingerprint does not cover; None
+            when unknown.
         definition: What the fingerprint stands for, kept with the state. Without it, a changed
             pipeline goes on with whatever state there is.
-        counted: The keys of those sinks whose rows are counted before they are published.
-        limits: How much an epoch may take at most.
+        counted: The keys of sinks whose rows are counted by key before they are published.
+        limits: How much an epoch may read at most.
         max_drift: How far a partition may run ahead of the slowest in event time, in microseconds.
         max_ahead: How far the event time of a source's records may be ahead of the epoch's clock,
-            in microseconds; of a source that is not named, as far as it likes.
-        references: The tables that its streams are joined with.
-        transactions: Of its sinks, as far as this process has committed any.
-        collect_every: Garbage is collected in every so many-th epoch, because that lists the store.
+            in microseconds; unlimited for sources that are not named.
+        references: The reference tables that its streams are joined with.
+        transactions: The sinks' transactions that this process has begun.
+        collect_every: Garbage is collected once in so many epochs, because that lists the store.
     """
 
     name: PipelineName

@@ -1,7 +1,7 @@
-"""Whether what the sinks hold is what the store says they do.
+"""Whether the sinks hold what the store says they do.
 
-A ledger has a number. A store that lost an epoch, or was set back, may come to another epoch of the
-same number, and whoever looks at numbers alone would take a sink for one that has it.
+A ledger holds an epoch number. A store that lost an epoch, or was rolled back, may compute another
+epoch with the same number, and by its number alone a sink would seem to have that one.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from laminar_dagster.runtime.survey import survey
 
 
 def require_unpublished(pipeline: Pipeline, epoch: EpochNumber) -> None:
-    """Before an epoch is planned or computed: nobody has a part of it, or anything after it.
+    """Refuse to plan or compute an epoch that a sink, or a plan of the next epoch, shows decided.
 
-    Otherwise the store has lost the record of its winner. Computed again, by a pipeline that may
+    The store has then lost the record of the epoch's winner. Computed again, by a pipeline that may
     have changed since, the epoch could differ from what a sink holds; planned again, it would.
-    A sink that cannot be asked holds nobody back.
+    A sink that cannot be asked is skipped.
 
     Raises:
-        ObjectMissing: There is a plan of the epoch after it, so it had a winner.
-        LedgerMismatch: A sink has it.
+        ObjectMissing: There is a plan of the next epoch, so this one had a winner.
+        LedgerMismatch: A sink has committed the epoch, or a later one.
     """
     has_successor = pipeline.checkpoints.stored_plan(epoch.next()) is not None
     ahead = Ledgers.read(pipeline.sinks).furthest()
     if not has_successor and (ahead is None or ahead[1] < epoch):
         return
-    # Another process may have gone on since the facts were read; only a second look tells.
+    # The caller's survey may be stale: another process may have committed the epoch since.
     newest = survey(pipeline.checkpoints).newest_epoch
     if newest < epoch:
         if has_successor:
@@ -45,11 +45,11 @@ def require_unpublished(pipeline: Pipeline, epoch: EpochNumber) -> None:
 def require_same_output(
     pipeline: Pipeline, manifest: CheckpointManifest, sinks: Iterable[SinkId]
 ) -> None:
-    """Before a sink passes for one that has an epoch which this process has not committed to it.
+    """Check that sinks which have an epoch, committed by another process, hold the same output.
 
     Raises:
-        OutputMismatch: What the sink put out for the epoch is not what the manifest says.
-        RetryError: It cannot be asked.
+        OutputMismatch: The sink's output of the epoch is not what the manifest says.
+        RetryError: A sink cannot be asked.
     """
     asked = set(sinks)
     wanted = {entry.sink_id: entry.output_sha256 for entry in manifest.sinks}

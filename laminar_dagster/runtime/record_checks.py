@@ -1,7 +1,7 @@
-"""Whether the documents of a store are all there, each as it was written, and fit together.
+"""Whether the documents of a store are all there, intact, and consistent with each other.
 
-The store alone cannot tell a manifest of the newest epoch that is lost from one that is still to be
-written; the sinks can, if there is anybody who knows them.
+The store alone cannot tell a lost manifest of the newest epoch from one that is still to be
+written; the ledgers of the sinks can, if the caller passes the sinks.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from laminar_dagster.runtime.recovery.documents import Documents
 from laminar_dagster.runtime.snapshots import finished_snapshots
 from laminar_dagster.runtime.verification import verify_checkpoint
 
-# Of a pipeline that was made from files. What stands behind it was written down.
+# The fingerprint of a pipeline that was made from files: its definition is always stored.
 _MADE_FROM_FILES: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordProblem:
-    """An object that is missing, or not what it should be."""
+    """An object that is missing, damaged, or inconsistent with another."""
 
     key: str
     error: IntegrityError
@@ -48,14 +48,14 @@ class RecordProblem:
 def check_records(
     checkpoints: CheckpointStore, sinks: Iterable[Sink] = ()
 ) -> tuple[RecordProblem, ...]:
-    """What is wrong with the documents of a store and of its branches.
+    """The problems in the documents of a store and of its branches.
 
-    Whoever runs epochs or collects meanwhile may make a document look lost. So what is found is
-    looked at a second time.
+    Epochs or garbage collection that run meanwhile may make a document look lost, so only problems
+    that a second look finds again are returned.
 
     Args:
-        checkpoints: Of which pipeline.
-        sinks: Its own, to be asked how far they are; one that is away says nothing.
+        checkpoints: The checkpoints of the pipeline.
+        sinks: Its sinks, to read their ledgers; an unavailable one is ignored.
     """
     reached = Ledgers.read(sinks).newest() or GENESIS
     found = {each.key: each for each in _look(checkpoints, reached)}
@@ -72,12 +72,12 @@ def _look(checkpoints: CheckpointStore, reached: EpochNumber) -> Iterator[Record
 
 
 def _branches(checkpoints: CheckpointStore) -> Iterator[RecordProblem]:
-    """The same of every branch that is whole and in use, and its checkpoints as well."""
+    """Problems in every branch that is complete and not dropped, files of checkpoints included."""
     for folder in checkpoints.objects.list_folders(layout.BRANCHES):
         try:
             name = BranchName(folder)
         except InvalidName:
-            continue  # somebody else's
+            continue  # not a branch's folder
         try:
             record = stored_branch(checkpoints.objects, name)
         except IntegrityError as error:
@@ -88,7 +88,7 @@ def _branches(checkpoints: CheckpointStore) -> Iterator[RecordProblem]:
         branch = branch_checkpoints(checkpoints, record.name)
         start = record.start.checkpoint_id if record.start else None
         if start is not None and Documents(branch.objects).latest().is_missing:
-            # The copy of its first checkpoint is under way: the pointer comes last.
+            # The branch is still being made: its pointer is written after the copied checkpoint.
             continue
         inside = layout.branch_folder(record.name)
         for each in _Records(branch, GENESIS, start).problems(with_files=True):
@@ -97,12 +97,12 @@ def _branches(checkpoints: CheckpointStore) -> Iterator[RecordProblem]:
 
 @dataclass(slots=True)
 class _Records:
-    """One look at the documents of a store.
+    """One pass over the documents of a store.
 
     Attributes:
         reached: The newest epoch that a sink is known to have.
-        start: The checkpoint that was copied from elsewhere: without the record of its attempt,
-            staged output and dead letters.
+        start: A branch's first checkpoint, copied from its pipeline without the record of its
+            attempt, staged output and dead letters.
     """
 
     checkpoints: CheckpointStore
@@ -114,10 +114,10 @@ class _Records:
     _manifests: dict[EpochNumber, CheckpointManifest] = field(default_factory=dict)
 
     def problems(self, *, with_files: bool = False) -> Iterator[RecordProblem]:
-        """Everything that is wrong.
+        """Every problem.
 
         Args:
-            with_files: Whether to read the files of every checkpoint, too.
+            with_files: Whether to verify the files of every checkpoint, too.
         """
         self._documents = Documents(self.checkpoints.objects)
         for info in self.checkpoints.objects.list(layout.EPOCHS):
@@ -146,7 +146,7 @@ class _Records:
         yield from self._old_letters()
 
     def _oldest(self) -> EpochNumber:
-        """Of the epochs that are kept: plans of others go with them."""
+        """The oldest epoch that has a manifest, or else a plan."""
         return min([*self._manifests] or [*self._planned] or [GENESIS.next()])
 
     def _decided(self) -> EpochNumber:
@@ -164,7 +164,7 @@ class _Records:
         there = self._manifests.get(pointer.epoch)
         seen = self._documents.manifest(pointer.checkpoint_id)
         if seen.problem:
-            # It is told by its own name, where the epoch is known.
+            # Reported under the manifest's key, with the epoch that the pointer names.
             yield RecordProblem(seen.key, seen.problem, pointer.epoch, pointer.checkpoint_id)
         elif there is None or LatestPointer.to(there) != pointer:
             record = self._documents.prepared(pointer.epoch).document
@@ -194,7 +194,7 @@ class _Records:
             if is_committed or (latest is not None and latest.epoch >= epoch):
                 yield RecordProblem(manifest.key, ObjectMissing(manifest.key), epoch, own)
             else:
-                # The next step of the epoch writes it: what it will name has to be there.
+                # The epoch's next step writes the manifest: its files have to be there.
                 yield from self._files(winner)
         elif manifest.document and manifest.document != winner:
             error = MalformedDocument(manifest.key, "it differs from the one that was prepared")
@@ -210,7 +210,7 @@ class _Records:
                 yield RecordProblem(attempt.key, attempt.problem, epoch, own)
 
     def _before_the_oldest(self) -> Iterator[RecordProblem]:
-        """A manifest that is gone with nothing else: a collector would have taken more."""
+        """Lost manifests whose files are all there: a collector would have removed those, too."""
         if not self._manifests:
             return
         epoch = self._oldest()
@@ -225,7 +225,7 @@ class _Records:
             yield RecordProblem(key, ObjectMissing(key), epoch, winner.checkpoint_id)
 
     def _undecided(self) -> Iterator[RecordProblem]:
-        """What was begun after the newest epoch that has a winner."""
+        """Problems of epochs that were begun after the newest one with a winner."""
         begun = [each for each in self._planned if each > self._decided()]
         for number in range(self._decided() + 1, max(begun, default=GENESIS) + 1):
             epoch = EpochNumber(number)
@@ -240,7 +240,7 @@ class _Records:
                 yield RecordProblem(key, ObjectMissing(key), epoch)
 
     def _definitions(self) -> Iterator[RecordProblem]:
-        """What stands behind the fingerprints of checkpoints: told where there should be one."""
+        """Damaged definitions of checkpoints, and the newest one's if it is missing."""
         newest = max(self._manifests, default=None)
         wanted = {each.fingerprint for each in self._manifests.values()}
         for fingerprint in sorted(wanted):
@@ -255,7 +255,7 @@ class _Records:
                 yield RecordProblem(seen.key, seen.problem)
 
     def _snapshots(self) -> Iterator[RecordProblem]:
-        """Descriptions of what was copied of sources. Their files, checkpoints name."""
+        """Damaged descriptions of source snapshots; their files are verified with checkpoints."""
         objects = self.checkpoints.objects
         for info in objects.list(layout.SNAPSHOTS):
             try:
@@ -264,7 +264,7 @@ class _Records:
                 yield RecordProblem(info.key, error)
 
     def _old_letters(self) -> Iterator[RecordProblem]:
-        """Records that were set aside outlive their checkpoints: the winner's record names them."""
+        """Damaged dead letters of collected checkpoints, which the prepared records still name."""
         kept = {each.checkpoint_id for each in self._manifests.values()}
         letters: dict[CheckpointId, set[str]] = {}
         for info in self.checkpoints.objects.list(layout.CHECKPOINTS):

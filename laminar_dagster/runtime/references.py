@@ -1,4 +1,4 @@
-"""Reference tables: copied into the pipeline's store before the plan that pins the copy."""
+"""Copies reference tables into the pipeline's store, for the plan to pin the copies."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 def pin_references(
     pipeline: Pipeline, epoch: EpochNumber, parent: CheckpointManifest | None, clock: datetime
 ) -> tuple[ReferencePin, ...]:
-    """What the next plan pins: the copies of the parent, and new ones where tables have changed.
+    """The pins of the next plan: the parent's copies, and new copies where tables have changed.
 
-    Copies are written, and nothing names them before the plan does. One that no plan comes to
-    name is collected as an attempt that lost is.
+    New copies are written here. One that no plan comes to name is garbage, collected like an
+    attempt that lost.
 
     Raises:
-        ReferenceUnavailable: A table is away, and it is not one to go on without.
-        ReferenceUnfit: A table is not what was declared; or it was to stay as it is, its copy is
-            lost, and it is another now.
+        ReferenceUnavailable: A table is unavailable, and no older copy may be used instead.
+        ReferenceUnfit: A table is not what was declared; or it is never to be refreshed, its copy
+            is lost, and its rows have changed since.
     """
     known = {pin.reference_id: pin for pin in (parent.references if parent else ())}
     return tuple(
@@ -76,7 +76,7 @@ class _Pinning:
             return structs.replace(before, unavailable_since=since)
         files = _described(rows)
         if lost and self._table.freshness.refresh_after is None and lost.files != files:
-            # What was put out with the rows of then would be taken back with those of now.
+            # Retractions would be computed from other rows than the output they retract.
             problem = "it was to stay as it is, its copy is lost, and its rows are others now"
             raise ReferenceUnfit(self._table.reference_id, problem)
         if before and before.files == files:
@@ -120,22 +120,22 @@ def _described(rows: ReferenceRows) -> tuple[SnapshotFile, ...]:
 
 
 def _is_there(store: ObjectStore, pin: ReferencePin) -> bool:
-    """Whether every file of a copy is there and as long as it was."""
+    """Whether every file of a copy is there, with the size in the pin."""
     found = {info.key: info.size for info in store.list(pin.folder)}
     return all(found.get(pin.key_of(file)) == file.size_bytes for file in pin.files)
 
 
 def pins_standing_still(pipeline: Pipeline, parent: CheckpointManifest) -> tuple[ReferencePin, ...]:
-    """The copies of the parent, for an epoch that reads nothing and hands them on."""
+    """The parent's pins, unchanged, for an epoch of upkeep, which reads no tables."""
     known = {table.reference_id for table in pipeline.references}
     return tuple(pin for pin in parent.references if pin.reference_id in known)
 
 
 def require_pinned(pipeline: Pipeline, planned: EpochPlan) -> None:
-    """Refuse to carry out a plan that says nothing of a reference table, or of another one.
+    """Refuse a plan without a pin for every reference table as it is declared now.
 
     Raises:
-        PipelineChanged: The table came to the pipeline, or was declared anew, after the plan.
+        PipelineChanged: A table was added to the pipeline, or declared anew, after the plan.
     """
     if planned.upkeep:
         return
@@ -151,10 +151,10 @@ def require_pinned(pipeline: Pipeline, planned: EpochPlan) -> None:
 
 
 def copy_pins(source: ObjectStore, target: ObjectStore, pins: Iterable[ReferencePin]) -> None:
-    """Copy what plans have pinned into another store, under the same keys; twice is harmless.
+    """Copy pinned reference tables into another store, under the same keys. Idempotent.
 
     Raises:
-        ObjectMissing, ChecksumMismatch: A file is gone, or not what it was.
+        ObjectMissing, ChecksumMismatch: A file is gone, or damaged.
     """
     for pin in pins:
         if _is_there(target, pin):

@@ -33,12 +33,12 @@ Kind = Literal["operator", "sink", "dead letters", "source", "counts"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that came out otherwise.
+    """A hash or position that differs between the committed epoch and its rerun.
 
     Attributes:
-        name: Of the operator, sink or source.
-        committed: What the manifest says.
-        again: What the run said.
+        name: The name of the operator, sink or source.
+        committed: The value in the manifest.
+        again: The value of the rerun.
     """
 
     kind: Kind
@@ -49,11 +49,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """What running an epoch again showed.
+    """The outcome of running an epoch again.
 
     Attributes:
         compared: How many hashes and positions were compared.
-        absent: Sinks that the pipeline no longer has. What they got is not computed again.
+        absent: Sinks that the pipeline no longer has. Their output is not computed again.
     """
 
     epoch: EpochNumber
@@ -69,7 +69,7 @@ class Rerun:
 
 
 def rerun(pipeline: Pipeline, epoch: EpochNumber) -> Rerun:
-    """Carry out a committed epoch's plan once more, under a name of its own that is removed after.
+    """Execute a committed epoch's plan again, as an attempt of its own that is removed afterwards.
 
     Raises:
         EpochNotCommitted: The epoch is not committed.
@@ -93,14 +93,14 @@ def carried_out_again(
     parent: CheckpointManifest | None,
     committed: CheckpointManifest | None,
 ) -> Iterator[tuple[CheckpointId, EpochOutput]]:
-    """Carry out a plan under a name of its own; the files are there until the block ends.
+    """Execute a plan as an attempt of its own, whose files are there until the block ends.
 
     Args:
-        pipeline: Who does it.
-        planned: What is done.
+        pipeline: The pipeline that executes it.
+        planned: The plan.
         parent: The checkpoint that it builds on.
-        committed: What came out the first time, if that is known. A sink that took no part in it
-            takes none now: whoever computed it may have lacked it.
+        committed: The outcome of the first time, if that is known. A sink that took no part in it
+            takes none now: the version that computed it may have lacked the sink.
 
     Raises:
         SourceReplaced, RetentionExpired: A source no longer holds what was planned.
@@ -121,10 +121,10 @@ def carried_out_again(
 
 
 def require_same_code(pipeline: Pipeline, epoch: EpochNumber, fingerprint: str) -> None:
-    """Refuse to run an epoch again with another pipeline than it was computed by.
+    """Refuse to run an epoch again with another version than the one that computed it.
 
     Raises:
-        PipelineChanged: It is another one.
+        PipelineChanged: The fingerprints differ.
     """
     if fingerprint != pipeline.fingerprint:
         was, now = fingerprint[:12], pipeline.fingerprint[:12]
@@ -134,7 +134,7 @@ def require_same_code(pipeline: Pipeline, epoch: EpochNumber, fingerprint: str) 
 def absent_sinks(
     pipeline: Pipeline, manifest: CheckpointManifest, planned: EpochPlan
 ) -> tuple[SinkId, ...]:
-    """The sinks of an epoch that the pipeline no longer has, so that they get nothing again."""
+    """The sinks of an epoch that the pipeline no longer has: their output is not recomputed."""
     if planned.upkeep:
         return ()
     known = {sink.sink_id for sink in pipeline.sinks}
@@ -144,14 +144,13 @@ def absent_sinks(
 def compare(
     manifest: CheckpointManifest, output: EpochOutput, absent: Collection[SinkId] = ()
 ) -> tuple[int, tuple[Difference, ...]]:
-    """How many hashes and positions there are, and those that came out otherwise.
+    """How many hashes and positions were compared, and those that differ.
 
     Args:
         manifest: What was committed.
-        output: What came out now.
-        absent: Sinks that took no part this time. Views that only they had asked for were not
-            computed, so how many records passed, and what was found of a source that only such a
-            view reads, says nothing: state and the other sinks are compared.
+        output: What the rerun computed.
+        absent: Sinks that took no part in the rerun. Views that only they need were not computed,
+            so record counts and sources are not comparable: only state and the other sinks are.
     """
     committed, again = _digests(manifest), _digests(output)
     names = sorted(
@@ -178,14 +177,14 @@ def _committed(pipeline: Pipeline, epoch: EpochNumber) -> tuple[CheckpointManife
 
 
 def _remove(pipeline: Pipeline, record: AttemptRecord) -> None:
-    """Whatever stays because of a crash is an attempt that lost, and collected as such."""
+    """Delete an attempt's files. What a crash leaves is collected like an attempt that lost."""
     objects = pipeline.checkpoints.objects
     folder = layout.checkpoint_folder(record.checkpoint_id)
     objects.delete([info.key for info in objects.list(folder)])
 
 
 def _digests(found: CheckpointManifest | EpochOutput) -> dict[tuple[Kind, str], str]:
-    """Everything by which two runs of an epoch are told apart."""
+    """Every hash, position and count in which two runs of an epoch can differ."""
     digests: dict[tuple[Kind, str], str] = {("counts", "records"): _spelled(found.counts)}
     for operator in found.operators:
         for part in operator.partitions:
@@ -197,7 +196,7 @@ def _digests(found: CheckpointManifest | EpochOutput) -> dict[tuple[Kind, str], 
         for file in letters.files:
             digests["dead letters", f"{letters.source_id}: {file.path}"] = file.sha256
     for source in found.sources:
-        # How long it took to read is not what was read.
+        # Without timings, which differ between runs that read the same records.
         digests["source", str(source.source_id)] = _spelled(structs.replace(source, reading=None))
     return digests
 

@@ -21,7 +21,7 @@ class RescaleNeeded:
 
     Attributes:
         parent: The checkpoint with the state as it is.
-        begun: The epoch of an earlier try, which is to be finished.
+        begun: The epoch of an earlier, unfinished rescale, to be finished; None if there is none.
     """
 
     upkeep: Rescale
@@ -31,18 +31,18 @@ class RescaleNeeded:
 
 @dataclass(frozen=True, slots=True)
 class StateSize:
-    """The files of an operator's state."""
+    """The number and size of an operator's state files."""
 
     files: int = 0
     size_bytes: int = 0
 
 
 def rescale_needed(new: PipelineDefinition, checkpoints: CheckpointStore) -> RescaleNeeded | None:
-    """What brings the state to the pipeline's number of buckets; None when nothing has to be done.
+    """The rescale that brings the state to the pipeline's number of buckets; None if not needed.
 
     Raises:
         StateIncompatible: The number of buckets is not the only obstacle.
-        UpkeepWaits: An epoch is on the way.
+        UpkeepWaits: An epoch is unfinished.
     """
     standing = survey(checkpoints)
     begun = begun_upkeep(checkpoints, standing)

@@ -1,4 +1,4 @@
-"""Whether the sinks can take what an epoch has staged, asked before it is published."""
+"""Checks, before an epoch is published, that its sinks can take the staged output."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 def find_misfits(
     pipeline: Pipeline, attempt: CheckpointId, staged: Iterable[SinkEntry]
 ) -> Iterator[Violation]:
-    """What the sinks have against an epoch's output. One that is away holds back nobody.
+    """The reasons why sinks could not take an epoch's output; an unavailable sink is skipped.
 
     Args:
-        pipeline: Whose sinks.
-        attempt: Where the output is staged.
-        staged: What there is for each of them.
+        pipeline: The pipeline with the sinks.
+        attempt: The attempt whose output is staged.
+        staged: The staged output of each sink.
     """
     store = pipeline.checkpoints.objects
 
@@ -40,8 +40,8 @@ def find_misfits(
         try:
             schema = staged_schema(store, attempt, entry.files[0])
         except MalformedDocument:
-            # What an engine stages is between it and its sinks. If it should be Arrow, it is found
-            # damaged when it is read as a whole.
+            # Not an error here: an engine may stage other formats than Arrow for its sinks. A
+            # damaged Arrow file is found when it is read as a whole.
             return
         parts = partial(open_staged, store, attempt)
         sink.check(schema, StagedOutput(entry, read, open=parts))

@@ -36,7 +36,8 @@ class StoredSnapshots:
     """Implements ``core.ports.SnapshotKeeper``.
 
     Attributes:
-        store: None where the pipeline has no store yet: there is no snapshot, and none is taken.
+        store: None where the pipeline has no store yet: then there is no snapshot to find, and
+            none can be taken.
     """
 
     store: ObjectStore | None
@@ -46,7 +47,7 @@ class StoredSnapshots:
 
     def newest(self) -> SourceSnapshot | None:
         """See ``SnapshotKeeper.newest``."""
-        # Key by key: a listing may be stale, and there are seldom two.
+        # Key by key, as a listing may be stale; a source seldom has more than one snapshot.
         found: SourceSnapshot | None = None
         number = FIRST_SNAPSHOT
         while (further := self._find(number)) is not None:
@@ -70,7 +71,7 @@ class StoredSnapshots:
             return ()
         folder = layout.snapshot_folder(self.source_id, number)
         keys = [info.key for info in self.store.list(folder) if info.key.endswith(f"/{name}")]
-        # One that was collected meanwhile is of a draft that another has outrun.
+        # Missing ones were collected meanwhile, with a draft that another draft has overtaken.
         found = [self.store.read_versioned(key, limit=MAX_DOCUMENT_BYTES) for key in keys]
         return tuple(each.data for each in found if each is not None)
 
@@ -122,17 +123,17 @@ class StoredSnapshots:
 
 
 def file_key(snapshot: SourceSnapshot, file: SnapshotFile) -> str:
-    """Where a file of a snapshot is."""
+    """The key of a file of a snapshot."""
     return layout.snapshot_file_key(
         snapshot.source_id, snapshot.number, snapshot.draft_id, file.name
     )
 
 
 def finished_snapshots(store: ObjectStore, objects: list[ObjectInfo]) -> tuple[SourceSnapshot, ...]:
-    """Those among the objects of a store.
+    """The finished snapshots among the objects of a store.
 
     Raises:
-        IntegrityError: The description of one is damaged.
+        IntegrityError: The description of a snapshot is damaged.
     """
     keys = [
         info.key
@@ -150,10 +151,10 @@ def finished_snapshots(store: ObjectStore, objects: list[ObjectInfo]) -> tuple[S
 def files_to_come(
     store: ObjectStore, manifest: CheckpointManifest
 ) -> Iterator[tuple[str, int, str]]:
-    """The key, size and digest of every file of a snapshot that the next epochs will read.
+    """The key, size and digest of every snapshot file that the next epochs will still read.
 
     Raises:
-        ObjectMissing, IntegrityError: A description is gone, or damaged.
+        ObjectMissing, IntegrityError: The description of a snapshot is gone, or damaged.
     """
     for entry in manifest.sources:
         for position in entry.positions:

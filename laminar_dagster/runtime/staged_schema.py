@@ -1,4 +1,4 @@
-"""Parts of a staged file, such as its columns, which stand at its end: not the whole file."""
+"""Reads parts of a staged file by range, such as the schema in its footer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def staged_schema(store: ObjectStore, checkpoint: CheckpointId, file: FileEntry)
     """The schema of an Arrow file that an epoch has staged.
 
     Raises:
-        ObjectMissing: It has been collected.
-        MalformedDocument: It is no Arrow file.
+        ObjectMissing: The file has been collected.
+        MalformedDocument: It is not an Arrow file.
     """
     import pyarrow as pa
 
@@ -33,13 +33,13 @@ def staged_schema(store: ObjectStore, checkpoint: CheckpointId, file: FileEntry)
 
 
 def open_staged(store: ObjectStore, checkpoint: CheckpointId, file: FileEntry) -> BinaryIO:
-    """A staged file, of which only what is asked for is read. Nothing is compared."""
+    """A staged file, of which only the requested ranges are read. No checksum is verified."""
     key = layout.checkpoint_key(checkpoint, file.path)
     return io.BufferedReader(_Ranges(store, key, file.size_bytes), buffer_size=64 * 1024)
 
 
 class _Ranges(io.RawIOBase):
-    """An object as a file that can be read from anywhere."""
+    """An object of a store as a seekable file."""
 
     def __init__(self, store: ObjectStore, key: str, size: int) -> None:
         self._store, self._key, self._size = store, key, size

@@ -1,4 +1,4 @@
-"""An operator's state as a table: what its open windows hold, at the end of an epoch."""
+"""An operator's state at the end of an epoch, as a table of its open windows or keys."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class OperatorState:
     """The open windows of an operator, or what it keeps for each key.
 
     Attributes:
-        keys: The columns that tell rows apart: the window's end where there are windows, then the
-            keys as the query spells them, the first event where there are sessions, and the
-            place where rows are numbered.
-        values: The partials that are kept for each of them, such as ``sum(price)``.
-        rows: All of these, sorted by the keys.
+        keys: The columns that identify a row: the window's end where there are windows, then the
+            keys as the query spells them, the first event of a session, and the rank where the
+            query numbers rows.
+        values: The columns of partial aggregates and other state, such as ``sum(price)``.
+        rows: A table of both, sorted by the keys.
     """
 
     operator_id: OperatorId
@@ -57,7 +57,7 @@ class OperatorState:
 def read_state(
     checkpoints: CheckpointStore, manifest: CheckpointManifest, operator: str
 ) -> OperatorState:
-    """Read and merge every file of an operator's state; windows that are closed are left out.
+    """Read and merge every file of an operator's state, without windows that are closed.
 
     Raises:
         UnknownOperator: The checkpoint has no state of that name.
@@ -94,7 +94,7 @@ def read_state(
 
 
 def _state_of_join(operator: OperatorId, merged: pa.Table, shape: JoinShape) -> OperatorState:
-    """The rows of both sides that may still find a partner, and how often each is there."""
+    """The rows of both sides that may still be joined, and how often each occurs."""
     sides = pc.if_else(pc.equal(merged.column(SIDE), LEFT), "left", "right")
     columns = {
         "side": sides,
@@ -117,12 +117,13 @@ def _state_of_python(operator: OperatorId, shape: OperatorShape, merged: pa.Tabl
 
 
 def compare_states(old: OperatorState, new: OperatorState) -> pa.Table:
-    """The windows and keys that came, went or changed: keys, ``change``, old and new values.
+    """The windows and keys that were added, are gone or changed, with old and new values.
 
-    A value's columns are named ``sum(price) before`` and ``sum(price) after``.
+    The columns are the keys, ``change``, and for each value two such as ``sum(price) before`` and
+    ``sum(price) after``.
 
     Raises:
-        RestoreFailed: The two have other keys.
+        RestoreFailed: The two states have different key columns.
     """
     if old.keys != new.keys and old.rows.num_rows and new.rows.num_rows:
         reason = f"its keys were {', '.join(old.keys)} and are {', '.join(new.keys)}"
@@ -148,7 +149,7 @@ def compare_states(old: OperatorState, new: OperatorState) -> pa.Table:
 
 
 def _sorted(rows: pa.Table, keys: tuple[str, ...]) -> pa.Table:
-    """Rows by their keys; a group without keys has one row."""
+    """The rows sorted by their keys; a group without keys has one row, and nothing to sort by."""
     return rows.sort_by([(key, "ascending") for key in keys]) if keys else rows
 
 
@@ -157,7 +158,7 @@ def _told(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _places(state: OperatorState, keys: tuple[str, ...], side: str) -> pa.Table:
-    """The keys of every row, and where it stands."""
+    """The keys of every row, and the row's index in a column named after the side."""
     if not state.rows.num_rows:
         return pa.table({side: pa.array([], pa.int64())})
     places = pa.array(range(state.rows.num_rows))
@@ -200,7 +201,10 @@ def _read(
 def closed_until(
     checkpoints: CheckpointStore, manifest: CheckpointManifest, operator: OperatorId
 ) -> int | None:
-    """The watermark by which the operator closed windows: of the sources that feed it."""
+    """The watermark by which the operator closed windows: the lowest of the sources it reads.
+
+    None if one of them has no watermark yet.
+    """
     definition = checkpoints.definition(manifest.fingerprint)
     operators = definition.operators if definition else ()
     known = next((each for each in operators if each.operator_id == operator), None)

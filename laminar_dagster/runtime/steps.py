@@ -1,6 +1,6 @@
-"""The steps of the protocol, carried out. In the order of ``core.protocol``, one function each.
+"""The steps of the protocol, in the order of ``core.protocol``, one function each.
 
-Every step may be taken twice, by two processes, or half and then again.
+Every step may be taken twice, by two processes at a time, or again after a crash halfway.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt that this process has computed, and that nobody else may rely on yet."""
+    """An attempt that this process has computed, and that has not won the epoch yet."""
 
     record: AttemptRecord
     plan: EpochPlan
@@ -74,8 +74,8 @@ def plan(pipeline: Pipeline, epoch: EpochNumber) -> None:
     """Step 1. Fix what the epoch reads.
 
     Raises:
-        ObjectMissing, MalformedDocument: The plan of the epoch before is lost. With it went what
-            the sources were: another source in their place would not be noticed.
+        ObjectMissing, MalformedDocument: The plan of the epoch before is lost, and with it the
+            identities of the sources: a replaced source would not be noticed.
     """
     standing = survey(pipeline.checkpoints)
     if standing.newest_epoch >= epoch:
@@ -99,7 +99,7 @@ def prepare_sources(pipeline: Pipeline, parent: CheckpointManifest | None) -> No
     planned = {each.source_id: each for each in previous.sources} if previous else {}
     stood = {each.source_id: each.positions for each in parent.sources} if parent else {}
     for source in waiting:
-        # Also a ``Source``, which has the name.
+        # Every ``Snapshotting`` source is a ``Source``, too, which has the id.
         name = source.source_id
         source.prepare(planned.get(name), stood.get(name, ()))
 
@@ -107,7 +107,7 @@ def prepare_sources(pipeline: Pipeline, parent: CheckpointManifest | None) -> No
 def make_plan(
     pipeline: Pipeline, epoch: EpochNumber, parent: CheckpointManifest | None
 ) -> EpochPlan:
-    """What an epoch would read that is planned now. Nothing is written but copies of tables."""
+    """The plan of an epoch, made now. Nothing is written but copies of reference tables."""
     require_current(pipeline.fingerprint, epoch, parent)
     require_compatible(pipeline, parent)
     previous = pipeline.checkpoints.plan_of(parent) if parent else None
@@ -129,7 +129,7 @@ def make_plan(
             SinkPlan(sink_id=sink.sink_id, joined_at=joined.get(sink.sink_id) or join(sink, epoch))
             for sink in pipeline.sinks
         ),
-        # Last: what can go wrong without a copy has gone wrong by now.
+        # Last, so that no reference table is copied for a plan that fails above.
         references=pin_references(pipeline, epoch, parent, clock),
     )
     return planned.bounded(pipeline.max_ahead)
@@ -141,7 +141,7 @@ def _plan_sources(
     before: Mapping[SourceId, SourcePlan],
     clock: datetime,
 ) -> tuple[SourcePlan, ...]:
-    """What is read of each source, but for what is too far ahead of the others."""
+    """What is read of each source, held back where it is too far ahead of the others."""
     stood = {source.source_id: source.positions for source in parent.sources} if parent else {}
     wanted = [
         source.plan(
@@ -159,15 +159,15 @@ def _plan_sources(
 
 
 def join(sink: Sink, epoch: EpochNumber) -> EpochNumber:
-    """A sink takes part from this epoch on.
+    """The epoch from which a new sink takes part: this one, if its ledger allows.
 
     Raises:
-        LedgerMismatch: It took part before, and would miss the epochs in between.
+        LedgerMismatch: The sink took part before, and would miss the epochs in between.
     """
     try:
         ledger = sink.ledger()
     except RetryError:
-        # It holds back no other. Should it turn out to have missed epochs, its commit is refused.
+        # An unavailable sink must not stop the plan. If it has missed epochs, its commit fails.
         return epoch
     if ledger is not None and ledger != epoch.previous():
         raise LedgerMismatch(sink.sink_id, epoch, ledger)
@@ -175,14 +175,14 @@ def join(sink: Sink, epoch: EpochNumber) -> EpochNumber:
 
 
 def compute(pipeline: Pipeline, epoch: EpochNumber) -> Attempt:
-    """Step 2. Run the job under a name of its own, so that two attempts never share a file."""
+    """Step 2. Run the job under a new checkpoint id, so that two attempts never share a file."""
     planned = pipeline.checkpoints.plan(epoch)
     if not planned:
         raise ObjectMissing(layout.plan_key(epoch))
     parent = pipeline.checkpoints.parent(planned.parent) if planned.parent else None
     require_fit(pipeline, planned)
     if planned.fingerprint != pipeline.fingerprint:
-        # The version that planned it has asked for itself.
+        # The version that planned the epoch was checked when it did.
         require_current(pipeline.fingerprint, epoch, parent)
     require_compatible(pipeline, parent, planned.upkeep)
     check_sources(pipeline, planned)
@@ -206,7 +206,7 @@ def compute(pipeline: Pipeline, epoch: EpochNumber) -> Attempt:
 
 
 def begin_attempt(pipeline: Pipeline, epoch: EpochNumber) -> AttemptRecord:
-    """Mint a name that nobody else has, and leave the first object below it."""
+    """Mint a new checkpoint id, and write the attempt's record into its folder."""
     record = AttemptRecord(
         version=FORMAT_VERSION,
         epoch=epoch,
@@ -224,14 +224,14 @@ def gate(pipeline: Pipeline, attempt: Attempt) -> Literal[True] | GateFailed:
     checkpoint, output = attempt.record.checkpoint_id, attempt.output
     misfits = (*find_misfits(pipeline, checkpoint, output.sinks),)
     if not misfits and not attempt.plan.upkeep:
-        # What upkeep puts out takes the place of rows on purpose.
+        # Not for upkeep: the corrections of a promotion replace rows on purpose.
         epoch = attempt.plan.epoch
         misfits = (*find_repeated_keys(pipeline, epoch, checkpoint, parent, output),)
     return refusal(attempt.plan, parent, output, misfits) or True
 
 
 def prepare(pipeline: Pipeline, attempt: Attempt) -> None:
-    """Step 4. Try to make the attempt the winner. The facts will tell whether it is.
+    """Step 4. Try to make the attempt the winner; the next facts show which attempt won.
 
     Raises:
         ObjectExists: The epoch was planned anew meanwhile, because its plan was damaged.
@@ -274,7 +274,7 @@ def make_prepared(pipeline: Pipeline, attempt: Attempt) -> Prepared:
 
 
 def _require_planned(pipeline: Pipeline, plan: EpochPlan) -> None:
-    """A plan that was damaged is made anew; an attempt at the old one must not win."""
+    """Refuse an attempt whose plan was damaged and replaced since: it must not win."""
     stored = pipeline.checkpoints.stored_plan(plan.epoch)
     if stored is None:
         raise ObjectMissing(layout.plan_key(plan.epoch))
@@ -283,10 +283,10 @@ def _require_planned(pipeline: Pipeline, plan: EpochPlan) -> None:
 
 
 def write_manifest(pipeline: Pipeline, epoch: EpochNumber) -> None:
-    """Step 5. The commit point of state and offsets.
+    """Step 5. Write the manifest, the commit point of state and offsets.
 
-    A record that was damaged may have been made anew, by another attempt: the one that is there
-    now has won, and not the one that this process has in mind.
+    A damaged prepared record may have been replaced by another attempt's, so it is read again: the
+    stored one has won, not the one in this process's cache.
 
     Raises:
         ObjectMissing, ChecksumMismatch, MalformedDocument: The record of the winner is lost.
@@ -297,10 +297,10 @@ def write_manifest(pipeline: Pipeline, epoch: EpochNumber) -> None:
 def commit_sinks(
     pipeline: Pipeline, manifest: CheckpointManifest, sinks: Iterable[SinkId]
 ) -> dict[SinkId, LaminarError]:
-    """Step 6. Redo the staged output, all sinks side by side.
+    """Step 6. Commit the staged output to the sinks, all in parallel.
 
     Returns:
-        The sinks that could not commit now, and why. They hold back no other.
+        The sinks that could not commit now, and why. They do not stop the others.
 
     Raises:
         LaminarError: A sink says that going on would be wrong.
@@ -334,7 +334,7 @@ def commit_sinks(
 
 
 def _group_offsets(pipeline: Pipeline, manifest: CheckpointManifest) -> tuple[GroupOffsets, ...]:
-    """How far the epoch has read those sources that keep it under the name of a group."""
+    """The end offsets of the epoch, for sources that keep them under a consumer group."""
     grouped = {each.source_id: each for each in pipeline.sources if isinstance(each, Grouped)}
     planned = pipeline.checkpoints.plan(manifest.epoch) if grouped else None
     if planned is None:
@@ -349,15 +349,15 @@ def _group_offsets(pipeline: Pipeline, manifest: CheckpointManifest) -> tuple[Gr
 
 
 def move_latest(pipeline: Pipeline, manifest: CheckpointManifest) -> None:
-    """Step 7. Every sink has confirmed."""
+    """Step 7. Point ``_latest`` at the checkpoint, after every sink has confirmed it."""
     pipeline.checkpoints.advance_latest(manifest)
 
 
 def acknowledge(pipeline: Pipeline, manifest: CheckpointManifest) -> tuple[SourceId, ...]:
-    """Step 8. Tell the sources. Nothing depends on it, so a failure is only reported.
+    """Step 8. Acknowledge the offsets to the sources. Not needed, so a failure is only reported.
 
     Returns:
-        The sources that were not told.
+        The sources that could not be acknowledged.
     """
     stands = {entry.source_id: entry.positions for entry in manifest.sources}
     untold: list[SourceId] = []
@@ -373,10 +373,10 @@ def acknowledge(pipeline: Pipeline, manifest: CheckpointManifest) -> tuple[Sourc
 
 
 def collect_garbage(pipeline: Pipeline) -> None:
-    """Step 9. Remove what nothing reaches. What is left now goes next time.
+    """Step 9. Collect garbage. What a failure leaves is collected next time.
 
-    An old manifest that is damaged hides what it reaches, so nothing is removed until it is no
-    longer one of those to keep. The epoch itself is finished.
+    If an old manifest is damaged, what it reaches is not known: nothing is removed until it is no
+    longer among those to retain. The epoch is finished either way.
     """
     try:
         collect(pipeline.checkpoints, pipeline.retention, pipeline.clock.now())

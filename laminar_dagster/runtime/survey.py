@@ -1,4 +1,4 @@
-"""How far a pipeline is: reads what the store holds, key by key.
+"""Finds out how far a pipeline is from the documents in its store, key by key.
 
 The way forward never depends on a listing, which may be stale: from ``_latest`` on, each epoch
 names its winner, and the winner's manifest is there or not. Only when the pointer is missing or
@@ -27,8 +27,8 @@ def survey(checkpoints: CheckpointStore) -> Standing:
     """Find out how far the pipeline is.
 
     Raises:
-        ObjectMissing: ``_latest`` leads to a checkpoint that was collected, so it is an old copy of
-            itself: the epochs after it may all be finished.
+        ObjectMissing: ``_latest`` names a checkpoint that was collected, so the pointer is stale,
+            such as one from a backup: the epochs after it may all be finished.
         UnsupportedVersion: A newer release has written the pointer.
         IntegrityError: A document that is needed to go on is damaged; recover first.
     """
@@ -46,7 +46,7 @@ def survey(checkpoints: CheckpointStore) -> Standing:
 
 
 def _epochs_after(checkpoints: CheckpointStore, confirmed: EpochNumber) -> tuple[FoundEpoch, ...]:
-    """The epochs that have begun, up to the first without a manifest."""
+    """The epochs after the confirmed one that have a plan, up to the first without a manifest."""
     epochs = []
     epoch = confirmed.next()
     while True:
@@ -63,13 +63,13 @@ def _epochs_after(checkpoints: CheckpointStore, confirmed: EpochNumber) -> tuple
 def _lost_manifest(
     checkpoints: CheckpointStore, latest: LatestPointer | None, epochs: tuple[FoundEpoch, ...]
 ) -> ObjectMissing | None:
-    """The manifest that ``_latest`` names, if it is gone, and with it the way forward.
+    """The error if the manifest that ``_latest`` names is gone, and the next epoch lacks one, too.
 
-    It is always retained. Without it, only a successor that is there shows that the epochs after it
-    were not collected as well: the records of their winners are kept for ever.
+    The newest checkpoint is always retained, so a pointer without it is stale. Only the manifest of
+    a next epoch shows that later ones were not collected: prepared records are kept for ever.
     """
     if latest is None or not epochs or epochs[0].manifest:
-        # An epoch that has not begun is planned on the manifest itself.
+        # Without a begun epoch, planning the next one reads the manifest, and finds it missing.
         return None
     if checkpoints.manifest(latest.checkpoint_id):
         return None
@@ -96,8 +96,8 @@ def newest_manifest(checkpoints: CheckpointStore, standing: Standing) -> Checkpo
     """The manifest the next epoch builds on; None before the first epoch.
 
     Raises:
-        ObjectMissing, InvalidManifest: ``_latest`` points at a checkpoint that is not there, or
-            not what it was.
+        ObjectMissing, InvalidManifest: ``_latest`` points at a checkpoint that is gone, or
+            damaged.
         NoCheckpointAvailable: The pipeline is past its first epoch, and nothing can be found.
     """
     for found in reversed(standing.epochs):
@@ -121,7 +121,10 @@ def _readable_latest(checkpoints: CheckpointStore) -> LatestPointer | None:
 
 
 def _confirmed_without_pointer(checkpoints: CheckpointStore) -> EpochNumber:
-    """Only confirmed checkpoints are ever collected, so what is before the oldest is confirmed."""
+    """The newest epoch that is known to be confirmed, without ``_latest``.
+
+    Only confirmed checkpoints are ever collected: every epoch before the oldest is confirmed.
+    """
     manifests, damaged = [], []
     for candidate in checkpoints.candidates():
         if isinstance(candidate.manifest, CheckpointManifest):

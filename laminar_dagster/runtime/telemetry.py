@@ -1,8 +1,8 @@
-"""Measures a pipeline that runs, for Prometheus and OpenTelemetry. Off unless asked for.
+"""Measures a running pipeline, for Prometheus and OpenTelemetry. Off unless configured.
 
-An epoch is counted once, by the process that finishes it: that sees every sink confirmed and moves
-``_latest``. Counters are the process's own, and begin at zero with it. Nothing here fails an epoch:
-what cannot be measured or sent is logged, once.
+An epoch is counted once, by the process that finishes it: the one that sees every sink confirmed
+and moves ``_latest``. Counters are per process, and start at zero. Nothing here fails an epoch: an
+error of measuring or sending is logged, once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 EXTRA: Final = "laminar-dagster[metrics]"
 
-# A source of more partitions is measured as a whole: each would be a series of its own.
+# Sources with more partitions are measured as a whole: every partition is a series of its own.
 MOST_PARTITIONS: Final = 100
 
 _NEEDED: Final = (
@@ -52,20 +52,20 @@ _ParamsT = ParamSpec("_ParamsT")
 
 
 class Meters(Protocol):
-    """Takes measurements, and hands them on."""
+    """Takes measurements, and exports them."""
 
     def add(self, metric: Metric, amount: float, attributes: Attributes) -> None:
-        """More of what a counter counts."""
+        """Add to a counter."""
 
     def record(self, metric: Metric, value: float, attributes: Attributes) -> None:
-        """One value of a histogram."""
+        """Record one value of a histogram."""
 
     def put(self, metric: Metric, points: Points) -> None:
-        """All that a gauge shows from now on."""
+        """Replace everything that a gauge shows."""
 
 
 def require_exporters(config: MetricsConfig, where: str) -> None:
-    """Refuse metrics that are asked for and cannot be given.
+    """Refuse metrics that are configured, but cannot be exported.
 
     Raises:
         InvalidConfig: Packages are missing.
@@ -88,24 +88,24 @@ def _is_installed(module: str) -> bool:
 def open_telemetry(
     config: MetricsConfig, pipeline: PipelineName, where: str, *, is_one_epoch: bool = False
 ) -> Iterator[Telemetry]:
-    """Measure, as the configuration says, until the context ends; by then all is sent.
+    """Measure, as configured, until the context ends; then the last metrics are pushed.
 
     Args:
         config: Where measurements go.
-        pipeline: Whose they are.
-        where: Who asked for it, for errors.
-        is_one_epoch: For a process that is gone after the epoch. Nobody could scrape it, and what
-            it pushes is added to what others have.
+        pipeline: The pipeline that is measured.
+        where: Where metrics are configured, for errors.
+        is_one_epoch: For a process that ends after the epoch. Nothing could scrape it, and what
+            it pushes is added to the counters of other such processes.
 
     Raises:
-        InvalidConfig: Packages are missing, or nobody can listen at the address.
+        InvalidConfig: Packages are missing, or the address cannot be listened at.
     """
     listen = None if is_one_epoch else config.listen
     if listen is None and config.endpoint is None:
         yield Telemetry(pipeline)
         return
     require_exporters(config, where)
-    # Imported here: only who asks for it needs the packages.
+    # Imported here: the packages of OpenTelemetry are an extra.
     from laminar_dagster.runtime.telemetry_export import open_meters
 
     # Processes of one epoch each are one instance, whose pushes add up.
@@ -119,7 +119,7 @@ def open_telemetry(
 def _harmless(
     measure: Callable[Concatenate[Telemetry, _ParamsT], None],
 ) -> Callable[Concatenate[Telemetry, _ParamsT], None]:
-    """What goes wrong while measuring is no business of the epoch's."""
+    """Have a method do nothing without meters, and log its errors: measuring fails no epoch."""
 
     @wraps(measure)
     def measured(self: Telemetry, /, *args: _ParamsT.args, **kwargs: _ParamsT.kwargs) -> None:
@@ -139,7 +139,7 @@ class Telemetry:
     def __init__(
         self, pipeline: PipelineName, meters: Meters | None = None, address: str | None = None
     ) -> None:
-        """Measure a pipeline; ``address`` is where one can look."""
+        """Measure a pipeline; ``address`` is where the metrics are served, if they are."""
         self.address = address
         self._all = {"pipeline": str(pipeline)}
         self._meters = meters
@@ -153,7 +153,7 @@ class Telemetry:
 
     @_harmless
     def begin(self, pipeline: Pipeline) -> None:
-        """Show how far a pipeline is before this process has done anything."""
+        """Set the gauges to the newest checkpoint, before this process runs an epoch."""
         latest = survey(pipeline.checkpoints).latest
         manifest = pipeline.checkpoints.manifest(latest.checkpoint_id) if latest else None
         if manifest is not None:
@@ -161,7 +161,7 @@ class Telemetry:
 
     @_harmless
     def follow(self, event: Event, pipeline: Pipeline) -> None:
-        """Measure what a loop tells."""
+        """Measure an event of a loop."""
         self.count_transactions(pipeline)
         match event:
             case EpochDone(report, manifest):
@@ -187,7 +187,7 @@ class Telemetry:
                 self._record(metrics.SINK_BEGIN, done.begin_seconds, sink=sink)
             if done.commit_seconds is not None:
                 self._record(metrics.SINK_COMMIT, done.commit_seconds, sink=sink)
-        # Also when another one did: this is how far the pipeline is.
+        # Also when another process finished it: gauges show how far the pipeline is.
         self._stands(manifest)
         if not report.is_finisher:
             return
@@ -213,7 +213,7 @@ class Telemetry:
 
     @_harmless
     def count_transactions(self, pipeline: Pipeline) -> None:
-        """Add what the sinks' transactions have come to since they were last counted."""
+        """Count the sinks' transactions since the last call."""
         for each in pipeline.sinks:
             before = self._counted.get(each.sink_id, TransactionalSinkMetrics())
             now = self._counted[each.sink_id] = pipeline.transactions.metrics(each.sink_id)
@@ -226,7 +226,7 @@ class Telemetry:
 
     @_harmless
     def look(self, manifest: CheckpointManifest, pipeline: Pipeline) -> None:
-        """Ask the sources of a pipeline what waits beyond a checkpoint, and how they do."""
+        """Measure the backlog beyond a checkpoint, and the health of the sources."""
         plan = pipeline.checkpoints.plan(manifest.epoch)
         backlog = measure(pipeline.sources, manifest, plan, pipeline.clock.now())
         self.waiting(backlog)
@@ -240,7 +240,7 @@ class Telemetry:
 
     @_harmless
     def waiting(self, backlog: Backlog) -> None:
-        """Show what was found waiting, and which sources could be asked."""
+        """Show a backlog, and which sources could be asked."""
         up = [(int(not each.error), {"source": str(each.source_id)}) for each in backlog.sources]
         self._put_all(metrics.UP, up)
         self._put_all(metrics.LAG, [each for source in backlog.sources for each in _lags(source)])
@@ -252,14 +252,14 @@ class Telemetry:
         self._add(metrics.FAILURES, 1, kind=kind)
 
     def complain(self, error: Exception) -> None:
-        """Say once what is wrong with the measuring."""
+        """Log an error of measuring, but only the first."""
         if not self._has_complained:
             self._has_complained = True
             text = "what is measured is incomplete: %s: %s"
             log.warning(text, type(error).__name__, redact(str(error)))
 
     def _stands(self, manifest: CheckpointManifest) -> None:
-        """Show a checkpoint that every sink has."""
+        """Set the gauges to a checkpoint that every sink has committed."""
         epoch = int(manifest.epoch)
         self._put(metrics.EPOCH_NUMBER, epoch)
         self._put(metrics.LAST_SUCCESS, manifest.completed_at.timestamp())
@@ -310,7 +310,7 @@ def _lags(source: SourceBacklog) -> Points:
     if source.amount is None or (source.ranges and source.unit is None):
         return []
     attributes = {"source": str(source.source_id), "unit": source.unit or "records"}
-    # Files come and go, topics have the partitions that they have.
+    # By partition for Kafka only: every file is a partition, and files come and go.
     if source.unit != "records" or len(source.ranges) > MOST_PARTITIONS:
         return [(source.amount, attributes)]
     return [

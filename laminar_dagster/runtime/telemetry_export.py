@@ -1,6 +1,6 @@
-"""Measurements by way of OpenTelemetry: served to Prometheus, pushed to a collector, or both.
+"""Metrics exported with OpenTelemetry: served to Prometheus, pushed to a collector, or both.
 
-The only module that imports OpenTelemetry, and only loaded where metrics are asked for.
+The only module that imports OpenTelemetry, and only loaded where metrics are configured.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from laminar_dagster.runtime.metrics import METRICS, Attributes, Metric, Points
 
 log = logging.getLogger(__name__)
 
-# A collector that is away is not waited for longer than this.
+# The timeout of a push: the longest wait for an unavailable collector.
 _PUSH_SECONDS: Final = 3.0
-# Tens of milliseconds for a step, an hour for an epoch that reads a large backlog.
+# Buckets of histograms: 10 ms for a fast step, an hour for an epoch that reads a large backlog.
 _SECONDS: Final = (
     *(0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0),
@@ -61,14 +61,14 @@ def open_meters(
     """Meters that are served and pushed until the context ends.
 
     Args:
-        listen: Where Prometheus may look.
-        endpoint: Where to push.
-        where: Who asked for it, for errors.
-        instance: Who measures. What the same instance pushes of several epochs adds up.
+        listen: The address to serve Prometheus at.
+        endpoint: The collector to push to.
+        where: Where metrics are configured, for errors.
+        instance: The ``service.instance.id``: pushes of several processes with one id add up.
         is_one_epoch: See ``telemetry``.
 
     Raises:
-        InvalidConfig: Nobody can listen there.
+        InvalidConfig: The address cannot be listened at.
     """
     with contextlib.ExitStack() as stack:
         readers: list[MetricReader] = []
@@ -95,12 +95,12 @@ class OpenTelemetryMeters:
     """Implements ``telemetry.Meters``."""
 
     def __init__(self, provider: MeterProvider, address: str | None) -> None:
-        """One instrument for each metric; ``address`` is where Prometheus finds them."""
+        """Make an instrument for each metric; ``address`` is where Prometheus finds them."""
         self.address = address
         meter = provider.get_meter("laminar_dagster")
         self._counters: dict[str, CounterInstrument] = {}
         self._histograms: dict[str, HistogramInstrument] = {}
-        # What is shown is replaced and never changed: it is read from another thread.
+        # The points of a gauge are replaced, never mutated: another thread reads them.
         self._shown: dict[str, Points] = {}
         for metric in METRICS:
             given = (metric.name, metric.unit, metric.description)
@@ -118,15 +118,15 @@ class OpenTelemetryMeters:
                     )
 
     def add(self, metric: Metric, amount: float, attributes: Attributes) -> None:
-        """More of what a counter counts."""
+        """Add to a counter."""
         self._counters[metric.name].add(amount, attributes)
 
     def record(self, metric: Metric, value: float, attributes: Attributes) -> None:
-        """One value of a histogram."""
+        """Record one value of a histogram."""
         self._histograms[metric.name].record(value, attributes)
 
     def put(self, metric: Metric, points: Points) -> None:
-        """All that a gauge shows from now on."""
+        """Replace everything that a gauge shows."""
         self._shown[metric.name] = points
 
     def _look_at(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
@@ -137,14 +137,14 @@ class OpenTelemetryMeters:
 
 
 class _Exporter(OTLPMetricExporter):
-    """Says once that the collector does not take what is pushed, and once that it does again."""
+    """Logs once that pushes fail, and once that they succeed again."""
 
     _is_away = False
 
     def export(
         self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any
     ) -> MetricExportResult:
-        """Push."""
+        """Push the metrics."""
         _HUSH.reason = ""
         result = super().export(metrics_data, timeout_millis, **kwargs)
         is_away = result is not MetricExportResult.SUCCESS
@@ -158,12 +158,12 @@ class _Exporter(OTLPMetricExporter):
 
 
 class _Hush(logging.Filter):
-    """Keeps what the exporter would say with every push, for him who says it once."""
+    """Drops the exporter's log of every failed push, and keeps its text for ``_Exporter``."""
 
     reason = ""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Drop it; the first of a push says most."""
+        """Drop a record; of each push, the first text is kept, which says most."""
         self.reason = self.reason or redact(record.getMessage())
         return False
 
@@ -183,7 +183,7 @@ def _hushed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _serving(listen: ListenAddress, registry: CollectorRegistry, where: str) -> Iterator[str]:
-    """Serve a registry; gives the address to look at."""
+    """Serve a registry to Prometheus; yields the URL."""
     try:
         server, thread = start_http_server(listen.port, listen.host, registry)
     except OSError as error:
@@ -204,7 +204,7 @@ def _resource(instance: str) -> Resource:
 
 
 def _close(provider: MeterProvider, is_one_epoch: bool) -> None:
-    """Push what is left. What fails now is not worth an error."""
+    """Push the last metrics. A failure is only logged: it must not fail the process at its end."""
     try:
         if is_one_epoch:
             provider.force_flush()

@@ -1,4 +1,4 @@
-"""Follows the transactions of a pipeline's sinks, for reports, meters and Dagster."""
+"""Tracks the transactions of a pipeline's sinks, for reports, metrics and Dagster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from laminar_dagster.core.transactions import (
 )
 from laminar_dagster.runtime.clock import SystemClock
 
-# Of each sink; a resident process runs for weeks.
+# How many records are kept for each sink: a resident process runs for weeks.
 _KEPT: Final = 100
 
 _Change = Callable[[EpochTransactionRecord, float], EpochTransactionRecord]
@@ -27,25 +27,25 @@ class EpochTransactionTracker:
     """The newest transactions of every sink. Sinks commit side by side, so it has a lock."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        """Begin without any."""
+        """Begin without any transactions."""
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._records: dict[tuple[SinkId, EpochNumber], EpochTransactionRecord] = {}
         self._metrics: dict[SinkId, TransactionalSinkMetrics] = {}
 
     def record(self, sink_id: SinkId, epoch: EpochNumber) -> EpochTransactionRecord | None:
-        """What is known of an epoch in a sink; None if this process did not commit it."""
+        """The transaction of an epoch in a sink; None if this process did not begin it."""
         with self._lock:
             return self._records.get((sink_id, epoch))
 
     def metrics(self, sink_id: SinkId) -> TransactionalSinkMetrics:
-        """What all transactions of a sink add up to, in this process."""
+        """The totals of all transactions of a sink in this process."""
         with self._lock:
             return self._metrics.get(sink_id, TransactionalSinkMetrics())
 
     @contextmanager
     def follow(self, sink_id: SinkId, epoch: EpochNumber) -> Iterator[TransactionProgress]:
-        """Around the commit of an epoch: its end tells how the transaction ended."""
+        """Track the commit of an epoch inside the block, whose end or error is the outcome."""
         now = self._clock.monotonic()
         self._put(EpochTransactionRecord(sink_id, epoch, asked_at=now))
 
@@ -62,7 +62,7 @@ class EpochTransactionTracker:
 
     def _put(self, record: EpochTransactionRecord) -> None:
         with self._lock:
-            # The newest comes last, also if it is a second try at an old epoch.
+            # Re-inserted last, as a retry of an old epoch is the newest record, too.
             self._records.pop((record.sink_id, record.epoch), None)
             self._records[record.sink_id, record.epoch] = record
             own = [each for each in self._records if each[0] == record.sink_id]
@@ -80,7 +80,7 @@ class EpochTransactionTracker:
 
 
 class _Progress:
-    """What a sink is given to tell how far it is."""
+    """Implements ``TransactionProgress``: a sink reports its transaction's progress to it."""
 
     def __init__(self, change: Callable[[_Change], None]) -> None:
         self._change = change
@@ -99,21 +99,21 @@ class _Progress:
 
 
 def _done(record: EpochTransactionRecord, now: float) -> EpochTransactionRecord:
-    """A sink that had the epoch already has nothing to send."""
+    """Mark a commit as confirmed; a sink that had the epoch already has sent none."""
     if record.state is TransactionState.COMMITTING:
         return record.confirmed(now)
     return _rolled_back(record, now)
 
 
 def _rolled_back(record: EpochTransactionRecord, now: float) -> EpochTransactionRecord:
-    """What the server was not told to commit, or has refused to."""
+    """Mark a transaction as rolled back: its commit was not sent, or was refused."""
     if record.state in (TransactionState.ACTIVE, TransactionState.COMMITTING):
         return record.aborting(now).confirmed(now)
     return record
 
 
 def _unanswered(record: EpochTransactionRecord, now: float) -> EpochTransactionRecord:
-    """It may have been committed."""
+    """Mark a commit without a reply as failed: the server may have committed it."""
     if record.state is TransactionState.COMMITTING:
         return record.failed(now)
     return _rolled_back(record, now)

@@ -1,7 +1,7 @@
-"""Plans epochs that change the state and read nothing: see ``core.upkeep``.
+"""Plans epochs of upkeep, which change the state and read nothing: see ``core.upkeep``.
 
-Such an epoch is planned on purpose, by somebody who waits for it. From its plan on it is an epoch
-like any other: whoever meets it carries it out, and ``EpochRunner.run`` takes it to its end.
+Such an epoch is planned by an explicit command. Once planned, it is an epoch like any other: any
+process may execute it, and ``EpochRunner.run`` takes it to its end.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BegunUpkeep:
-    """An epoch of upkeep that was planned and is not finished, by whomever."""
+    """An epoch of upkeep that some process has planned, and that is not finished."""
 
     epoch: EpochNumber
     upkeep: Upkeep
 
 
 def begun_upkeep(checkpoints: CheckpointStore, standing: Standing) -> BegunUpkeep | None:
-    """The upkeep on the way; None when there is none, or an earlier epoch is in its way."""
+    """The upkeep that the oldest unfinished epoch carries out; None when there is none."""
     unfinished = standing.unfinished
     planned = checkpoints.plan(unfinished[0]) if unfinished else None
     if planned is None or planned.upkeep is None:
@@ -57,15 +57,15 @@ def begun_upkeep(checkpoints: CheckpointStore, standing: Standing) -> BegunUpkee
 def plan_upkeep(
     pipeline: Pipeline, upkeep: Upkeep, epoch: EpochNumber | None = None
 ) -> EpochNumber:
-    """Make the next epoch one of upkeep. The same one that was planned before is gone on with.
+    """Plan the next epoch as one of upkeep. Idempotent: the same upkeep, if begun, is continued.
 
-    No source is asked. One that is new to the pipeline takes part from the next ordinary epoch on.
-    The same is true of sinks, but for a promotion: what it corrects may be all that a new one gets.
+    No source is asked. A source that is new to the pipeline takes part from the next ordinary epoch
+    on; so does a sink, but for a promotion, whose corrections may be all that a new sink gets.
 
     Args:
         pipeline: As it is now.
         upkeep: What to do.
-        epoch: The only one that it is good for; None for whichever is next.
+        epoch: The only epoch that may carry it out; None for whichever is next.
 
     Returns:
         The epoch, for ``EpochRunner.run``.
@@ -73,9 +73,9 @@ def plan_upkeep(
     Raises:
         UpkeepWaits: An earlier epoch is not finished, or not confirmed by every sink.
         UpkeepFenced: Another process planned the epoch for something else.
-        LedgerMismatch: A sink that a promotion would begin with is not new.
+        LedgerMismatch: A sink that would join with a promotion has a ledger from before.
         NoCheckpointAvailable: There is no state yet.
-        VersionReplaced: Another version took the place of this one.
+        VersionReplaced: Another version has replaced this one.
         StateIncompatible, PipelineChanged: The pipeline as it is now could not use the outcome.
     """
     checkpoints = pipeline.checkpoints
@@ -139,12 +139,12 @@ def _plan(pipeline: Pipeline, parent: CheckpointManifest, upkeep: Upkeep) -> Epo
 def _standing_still(
     pipeline: Pipeline, previous: EpochPlan, parent: CheckpointManifest
 ) -> Iterator[SourcePlan]:
-    """The sources as they were planned last, each standing where it got to."""
+    """The sources as planned last, with empty ranges at the positions they have reached."""
     reached = {entry.source_id: entry.positions for entry in parent.sources}
     known = {source.source_id for source in pipeline.sources}
     for source in previous.sources:
         if source.source_id not in known:
-            continue  # as in an ordinary epoch, once it is gone from the pipeline
+            continue  # removed from the pipeline: an ordinary epoch would not plan it either
         ends = reached.get(source.source_id, ())
         ranges = tuple(SourceRange(start=end, end=end) for end in ends)
         yield structs.replace(source, ranges=ranges, gaps=())

@@ -1,4 +1,4 @@
-"""Whether a checkpoint is whole: every file there, every byte as it was written."""
+"""Verifies that a checkpoint is intact: every file is there, with its size and checksum."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORKERS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class VerifiedFile:
-    """A file that was looked at, and what is wrong with it, if anything."""
+    """A file that was verified, and its problem, if it has one."""
 
     key: str
     size_bytes: int
@@ -38,9 +38,9 @@ def verify_checkpoint(
     Memory stays flat: files are hashed piece by piece.
 
     Args:
-        checkpoints: Where it is.
-        manifest: Which one.
-        progress: Told of every piece that was read, by its size; called from several threads.
+        checkpoints: The store with the checkpoint.
+        manifest: The manifest of the checkpoint.
+        progress: Called with the size of every piece that was read, from several threads.
     """
 
     def look(store: ObjectStore, file: tuple[str, int, str]) -> VerifiedFile:

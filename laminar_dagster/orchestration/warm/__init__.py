@@ -1,4 +1,4 @@
-"""Runs in a process that stays: the code is loaded, and what it holds (Spark) is warm.
+"""Executes runs in a process that stays, with the code loaded and Spark warm.
 
 Three kinds of process take part::
 
@@ -8,7 +8,7 @@ Three kinds of process take part::
        │  socket pair
     worker     a child of the keeper: holds the code, executes one run at a time
 
-The keeper holds no code of the user and imports no Dagster until it has bad news to write. So it
-outlives what a worker may do: crash, run out of memory, hang, grow stale. It knows the worker's
-exit, and gives the next run a fresh one.
+The keeper loads no user code, and imports Dagster only to report lost runs. So it survives when a
+worker crashes, runs out of memory, hangs, or has stale code. It notices the worker's exit, and
+starts a fresh one for the next run.
 """

@@ -13,11 +13,11 @@ from laminar_dagster.orchestration.warm.protocol import Lines, Reply, Request, l
 
 
 class ConnectionLost(Exception):
-    """The keeper is gone. Whether it got the last request is in its record."""
+    """The keeper is gone. Its record on disk shows whether it accepted the last request."""
 
 
 class KeeperConnection:
-    """One connection, for all threads of a process. A thread of its own watches for its end."""
+    """One connection, for all threads of a process. A thread of its own notices when it is lost."""
 
     def __init__(self, path: Path, on_loss: Callable[[], None]) -> None:
         """Connect.
@@ -27,7 +27,7 @@ class KeeperConnection:
             on_loss: Called on a thread of its own when the keeper goes away first.
 
         Raises:
-            OSError: Nobody listens there.
+            OSError: No keeper listens there.
         """
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -64,7 +64,7 @@ class KeeperConnection:
                 self.close()
                 raise ConnectionLost(str(error)) from error
             except queue.Empty:
-                # A reply that comes later would be taken for that of the next request.
+                # Closed, because a late reply would be taken for that of the next request.
                 self.close()
                 raise ConnectionLost(f"no reply within {seconds:g} s") from None
             if reply is None:
@@ -72,7 +72,7 @@ class KeeperConnection:
             return reply
 
     def close(self) -> None:
-        """Let the keeper go."""
+        """Close the connection, so that the keeper may end."""
         self._is_closed = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)

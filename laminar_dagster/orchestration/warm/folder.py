@@ -1,17 +1,17 @@
-"""A keeper's folder on disk: how processes that do not know each other find it, or find it dead.
+"""A keeper's folder on disk, by which other processes find the keeper, or find that it is dead.
 
 ::
 
     <instance>/laminar_warm/<key>/
-        start.lock    held by who looks for the keeper or starts it
+        start.lock    held by a launcher that looks for the keeper or starts it
         keeper.lock   held by the keeper as long as it lives
         worker.lock   held by the worker as long as it lives
         record.json   where the keeper listens, its worker, and the runs it has answered for
         socket        unless the path is too long for a socket
         log           what keeper and worker print
 
-The kernel frees a lock with its holder, however that ends. A record without a keeper is the estate
-of one that was killed.
+The kernel frees a lock when its holder ends, in whatever way. A record without a held keeper.lock
+is that of a killed keeper, whose runs have to be reported.
 """
 
 import contextlib
@@ -36,12 +36,12 @@ _POLL_SECONDS: Final = 0.02
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What a keeper leaves for others to read.
+    """The state of a keeper, written for launchers to read.
 
     Attributes:
-        keeper_pid: The keeper.
-        worker_pid: Its worker, or 0.
-        socket: Where it listens.
+        keeper_pid: The process of the keeper.
+        worker_pid: The process of its worker, or 0.
+        socket: The socket where it listens.
         runs: The runs it has accepted and not yet ended, in order.
     """
 
@@ -53,7 +53,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class KeeperFolder:
-    """The paths of one keeper, and what they say."""
+    """The files of one keeper: paths, and reading and writing them."""
 
     path: Path
 
@@ -75,7 +75,7 @@ class KeeperFolder:
 
     @property
     def start_lock(self) -> Path:
-        """Held by who looks for the keeper or starts it."""
+        """Held by a launcher that looks for the keeper or starts it."""
         return self.path / "start.lock"
 
     @property
@@ -94,7 +94,7 @@ class KeeperFolder:
         return self.path / "log"
 
     def choose_socket(self) -> Path:
-        """Where a keeper of this folder listens: here, or where the path is short enough."""
+        """The socket's path: in this folder, or elsewhere if that path is too long for a socket."""
         here = self.path / "socket"
         if len(os.fsencode(here)) <= _MAX_SOCKET_PATH_BYTES:
             return here
@@ -104,24 +104,24 @@ class KeeperFolder:
         return shared / hashlib.sha256(os.fsencode(self.path)).hexdigest()[:24]
 
     def record(self) -> Record | None:
-        """What the keeper left, or None."""
+        """The keeper's record, or None."""
         try:
             return msgspec.json.decode((self.path / "record.json").read_bytes(), type=Record)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
 
     def write(self, record: Record) -> None:
-        """Replace the record; a reader sees the old or the new."""
+        """Replace the record atomically."""
         draft = self.path / "record.draft"
         draft.write_bytes(msgspec.json.encode(record))
         draft.replace(self.path / "record.json")
 
     def forget(self) -> None:
-        """Remove the record: nothing is owed any more."""
+        """Remove the record: no runs are left to report."""
         (self.path / "record.json").unlink(missing_ok=True)
 
     def trim_log(self) -> None:
-        """Move a long log aside. Its writers append, so they go on at its new end."""
+        """Copy a long log aside and truncate it; its writers append, so they go on."""
         with contextlib.suppress(FileNotFoundError):
             if self.log.stat().st_size > _MAX_LOG_BYTES:
                 shutil.copyfile(self.log, self.log.with_name("log.1"))
@@ -133,7 +133,7 @@ def hold(lock: Path, seconds: float) -> Iterator[None]:
     """Hold a lock.
 
     Raises:
-        TimeoutError: Somebody else held it for so long.
+        TimeoutError: Another process held it for so long.
     """
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -160,7 +160,7 @@ def is_held(lock: Path) -> bool:
 
 
 def wait_until_free(lock: Path, seconds: float) -> bool:
-    """Wait for the holder of a lock to end; tell whether it did."""
+    """Wait for the holder of a lock to end; return whether it did."""
     deadline = time.monotonic() + seconds
     while is_held(lock):
         if time.monotonic() >= deadline:
@@ -181,7 +181,7 @@ def _make_private(path: Path) -> None:
     """Create a folder for this user alone, or refuse one that is not.
 
     Raises:
-        PermissionError: It belongs to somebody else, or others may enter: they could listen.
+        PermissionError: It belongs to another user, or others may enter it, and replace the socket.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.lstat()

@@ -2,8 +2,8 @@
 
 A worker is started with the environment of the launcher that needed it, as a cold run would be.
 Two launchers share a worker only if their environments are equal, but for variables that describe
-a terminal or a login and that no pipeline should read. A variable too many in the comparison costs
-a cold start; one too few gives a run the wrong database.
+a terminal or a login and that no pipeline should read. Comparing a variable too many costs a cold
+start; comparing one too few could give a run the wrong database.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from typing import Final
 
 from laminar_dagster.orchestration.private_api import CodeOrigin
 
-# The number of the process that executed a run.
+# The tag with the pid of the process that executed a run.
 WORKER_TAG: Final = "laminar/worker"
 
 _VOLATILE: Final = frozenset(
@@ -68,7 +68,7 @@ def lasting(environment: Mapping[str, str]) -> dict[str, str]:
 def keeper_key(
     origin: CodeOrigin, instance: str, folder: Path, environment: Mapping[str, str]
 ) -> str:
-    """The name of the keeper that serves such runs. It tells nothing of what went into it.
+    """The name of the keeper that serves such runs: a hash, so that it reveals no secret.
 
     Args:
         origin: The code.

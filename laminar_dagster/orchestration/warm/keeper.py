@@ -1,11 +1,11 @@
-"""The keeper: the queue of a worker, and what watches over it.
+"""The keeper: holds the queue of a worker, starts the worker, and watches it.
 
 ``python -m laminar_dagster.orchestration.warm.keeper``, started by a launcher, which writes its
 setup to standard input. It ends when no launcher is connected and no run is left, or when there
-was no run for long. It is one thread, and imports Dagster only to write bad news.
+was no run for long. It has one thread, and imports Dagster only to report lost runs.
 
-A run is in the record on disk before it is accepted, and leaves it after its end is in Dagster's
-event log. So whoever finds the record of a dead keeper knows which runs to report.
+A run is added to the record on disk before it is accepted, and removed after its end is in
+Dagster's event log. So the record of a dead keeper shows which runs have to be reported.
 """
 
 import asyncio
@@ -47,13 +47,14 @@ from laminar_dagster.orchestration.warm.protocol import (
 from laminar_dagster.orchestration.warm.worker_process import WorkerGone, WorkerProcess
 
 _PREDECESSOR_SECONDS: Final = 10.0
-# A launcher that restarts, or has only just started the keeper, is back within this time.
+# How long to stay without a connection: a launcher that restarts, or has only just started the
+# keeper, connects within this time.
 _ALONE_SECONDS: Final = 3.0
 
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A run in the queue. It is answered when there is a worker for it, or none to be had."""
+    """A run in the queue. Its launcher gets the reply when a worker is ready, or cannot start."""
 
     run_id: str
     reply: "asyncio.Future[Accepted | Refused | Withdrawn]" = field(
@@ -70,7 +71,7 @@ class _Entry:
 
 
 class Keeper:
-    """Runs wait here, and are executed one after the other."""
+    """Queues runs, and has the worker execute them one after the other."""
 
     def __init__(self, setup: KeeperSetup) -> None:
         """Serve as ``setup`` says."""
@@ -84,11 +85,11 @@ class Keeper:
         self._stop = asyncio.Event()
 
     async def serve(self) -> None:
-        """Serve until nobody wants it."""
+        """Serve until it is stopped, unused, or idle for too long."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        # Whoever had this path is dead: the keeper's lock is ours.
+        # A socket file left there is a dead keeper's, as this process holds the keeper's lock.
         Path(self._setup.socket).unlink(missing_ok=True)
         server = await asyncio.start_unix_server(
             self._connect, self._setup.socket, limit=MAX_LINE_BYTES
@@ -145,7 +146,7 @@ class Keeper:
 
     async def _submit(self, run_id: str) -> Accepted | Refused | Withdrawn:
         if self._stop.is_set():
-            # Too late. The launcher sees the end, and that the record does not have its run.
+            # Stopping: the launcher sees the connection end, and that the record lacks its run.
             raise ConnectionAbortedError
         if run_id in self._runs():
             return Refused(reason=f"the run {run_id} is here already")
@@ -156,7 +157,7 @@ class Keeper:
         self._arrival.set()
         if self._worker is not None and not self._worker.has_ended:
             entry.answer(Accepted(worker_pid=self._worker.pid, ahead=ahead))
-        # The launcher may be gone before there is an answer; the run is not.
+        # Shielded: if the launcher disconnects before the reply, the run stays in the queue.
         return await asyncio.shield(entry.reply)
 
     def _cancel(self, run_id: str) -> Withdrawn | Interrupting | Unknown:
@@ -217,7 +218,7 @@ class Keeper:
     async def _after(self, worker: WorkerProcess, entry: _Entry, outcome: Finished | Stale) -> None:
         match outcome:
             case Finished(reusable=reusable):
-                # What an interrupted run has left behind, a thread or a job in Spark, may go on.
+                # Not after an interrupt: a thread or a Spark job of that run may still go on.
                 is_spent = worker.was_interrupted or not reusable
             case Stale(path=path):
                 _say(f"{path} changed: a fresh worker takes the run {entry.run_id}")
@@ -234,7 +235,7 @@ class Keeper:
 
     async def _ready_worker(self) -> WorkerProcess:
         if self._worker is not None and self._worker.has_ended:
-            # It died between two runs; what it had started may live.
+            # It died between two runs; kill child processes that it may have left.
             await self._worker.kill()
             self._worker = None
         if self._worker is None:
@@ -252,7 +253,7 @@ class Keeper:
         return self._worker
 
     async def _refuse_all(self, reason: str) -> None:
-        """No worker can be had: who still waits for an answer goes elsewhere."""
+        """Report accepted runs as lost, and refuse the others, which are then launched cold."""
         _say(reason)
         accepted = [entry.run_id for entry in self._entries if entry.is_accepted]
         if accepted:
@@ -287,7 +288,7 @@ class Keeper:
         )
 
     async def _leave(self) -> None:
-        """Stop when nobody wants this keeper any more."""
+        """Stop when no launcher is connected and no run is left, or after a long idle time."""
         loop = asyncio.get_running_loop()
         busy = wanted = loop.time()
         while True:
@@ -302,7 +303,7 @@ class Keeper:
 
 
 def _report_lost(instance: str, run_ids: Sequence[str], message: str) -> None:
-    # Dagster takes seconds and memory to import, for news that are hoped not to come.
+    # Imported here: Dagster takes seconds and memory to import, and is needed only in this case.
     from laminar_dagster.orchestration.warm.lost_runs import report_lost
 
     report_lost(instance, run_ids, message)
@@ -314,7 +315,7 @@ def _say(text: str) -> None:
 
 
 def main() -> None:
-    """Be a keeper."""
+    """Run a keeper until it ends."""
     setup = setups.decode(sys.stdin.buffer.readline(MAX_LINE_BYTES))
     folder = KeeperFolder(Path(setup.folder))
     with hold(folder.keeper_lock, _PREDECESSOR_SECONDS):

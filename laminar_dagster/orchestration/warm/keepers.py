@@ -1,4 +1,4 @@
-"""The keepers as a launcher sees them: found, started, asked, and buried."""
+"""Keepers from the launcher's side: find, start and ask them, and clean up after dead ones."""
 
 import contextlib
 import logging
@@ -37,7 +37,7 @@ from laminar_dagster.orchestration.warm.protocol import (
 )
 
 _MODULE: Final = "laminar_dagster.orchestration.warm.keeper"
-# What Dagster keeps below its home, which may be the folder of the code as well.
+# Dagster's own folders in its home, which hold no code even if the home is the code's folder.
 _DAGSTER_FOLDERS: Final = ("history", "schedules", "storage")
 _REPLY_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.02
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class NotServed(Exception):
-    """No keeper has the run or will have it, and why. It may be launched in another way."""
+    """No keeper has accepted the run, and why. It may be launched in another way."""
 
 
 class LaunchUnclear(Exception):
@@ -56,12 +56,12 @@ class LaunchUnclear(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long things may take, in seconds.
+    """Time limits, in seconds.
 
     Attributes:
-        idle: A keeper without a run.
-        start: The start of a worker.
-        terminate: The reaction of a run to an interrupt.
+        idle: How long a keeper stays without a run.
+        start: How long a worker may take to start.
+        terminate: How long a run may take to react to an interrupt.
     """
 
     idle: float
@@ -75,8 +75,8 @@ class Keepers:
 
     Attributes:
         instance: The instance, as text.
-        root: Its folder.
-        limits: How long things may take.
+        root: The instance's folder.
+        limits: Time limits.
     """
 
     instance: str
@@ -108,7 +108,7 @@ class Keepers:
     def _submit(
         self, run_id: str, folder: KeeperFolder, start: Callable[[], None]
     ) -> Accepted | Withdrawn:
-        # Twice: a keeper may end, for want of work, in the moment it is given some.
+        # Twice: a keeper that was idle may end in the moment it is given a run.
         for _ in range(2):
             connection = self._find_or_start(folder, start)
             try:
@@ -130,7 +130,7 @@ class Keepers:
         """Whether a keeper that went away had the run; reports its runs if so."""
         record = folder.record()
         self._bury_lost(folder)
-        # Somebody else may have buried it, and reported the run, before this one looked.
+        # Another launcher may have cleaned up, and reported the run, before this one looked.
         return (record is not None and run_id in record.runs) or is_over(self.instance, run_id)
 
     def holder(self, run_id: str) -> KeeperFolder | None:
@@ -158,14 +158,14 @@ class Keepers:
             raise ConnectionLost(f"the keeper of its worker is gone: {error}") from error
 
     def close(self) -> None:
-        """Let every keeper go."""
+        """Close every connection, so that the keepers may end."""
         with self._lock:
             connections = list(self._connections.values())
             self._connections.clear()
         for connection in connections:
             connection.close()
 
-    # --- found and started ----------------------------------------------------------------------
+    # --- finding and starting -------------------------------------------------------------------
 
     def _connection(self, folder: KeeperFolder, record: Record) -> KeeperConnection:
         with self._lock:
@@ -184,7 +184,7 @@ class Keepers:
                 with contextlib.suppress(OSError):
                     if record is not None:
                         return self._connection(folder, record)
-                # A keeper that holds its lock and does not answer is about to, or about to end.
+                # A keeper that holds its lock, but does not answer, is about to listen or to end.
                 if not is_held(folder.keeper_lock):
                     if was_started:
                         break
@@ -221,11 +221,11 @@ class Keepers:
             )
         finally:
             os.close(descriptor)
-        # A keeper outlives this launcher or not; a dead child must not stay a zombie.
+        # Wait for its exit, so that a keeper that ends before this launcher is no zombie.
         threading.Thread(target=process.wait, name="laminar-keeper-exit", daemon=True).start()
         assert process.stdin is not None
         with contextlib.suppress(OSError), process.stdin as pipe:
-            # The setup may hold a password: not on the command line, where all can read it.
+            # Not on the command line, which all users can read: the setup may hold a password.
             pipe.write(line(setup))
         self._wait_for_lock(process, folder)
 
@@ -240,10 +240,10 @@ class Keepers:
                 raise NotServed(f"its keeper did not start within {self.limits.start:g} s")
             time.sleep(_POLL_SECONDS)
 
-    # --- buried ---------------------------------------------------------------------------------
+    # --- cleaning up after dead keepers ---------------------------------------------------------
 
     def bury(self, folder: KeeperFolder) -> None:
-        """If the keeper is dead, end its worker and report its runs. Somebody else may be first."""
+        """If the keeper is dead, end its worker and report its runs, unless others have done so."""
         if folder.record() is not None and not is_held(folder.keeper_lock):
             with contextlib.suppress(TimeoutError), hold(folder.start_lock, self.limits.start):
                 if not is_held(folder.keeper_lock):
@@ -255,14 +255,14 @@ class Keepers:
             try:
                 self.bury(folder)
             except Exception:
-                # The record stays, and with it the duty; who launches next tries again.
+                # The record stays, so the next launch tries again to report the runs.
                 _log.exception("could not report the runs of a dead keeper: %s", folder.path)
 
     def _bury_held(self, folder: KeeperFolder) -> None:
         record = folder.record()
         if record is None:
             return
-        # A worker ends when its keeper is gone. While its lock is held, its number is its own.
+        # A worker ends with its keeper. While it holds its lock, its pid cannot be another's.
         if not wait_until_free(folder.worker_lock, self.limits.terminate) and record.worker_pid:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(record.worker_pid, signal.SIGKILL)
@@ -274,7 +274,7 @@ class Keepers:
 
 
 def _ask_once(record: Record, request: Request) -> Reply:
-    # Not over the connection that stays: a launch may hold it until there is a worker.
+    # On a connection of its own: a launch may block the shared one until there is a worker.
     connection = KeeperConnection(Path(record.socket), on_loss=lambda: None)
     try:
         return connection.ask(request, _REPLY_SECONDS)

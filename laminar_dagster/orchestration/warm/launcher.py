@@ -11,10 +11,10 @@ In ``dagster.yaml``::
         terminate_seconds: 10
 
 What it cannot serve it gives to Dagster's default launcher, and says so in the run's event log.
-The tag ``laminar/worker`` tells the number of the process that executed a run, or ``cold``.
+The tag ``laminar/worker`` holds the pid of the process that executed a run, or ``cold``.
 
-A worker that succeeded executes the next run; after a failure or an interrupt there is a fresh one,
-as what went wrong may be in the process.
+A worker that succeeded executes the next run; after a failure or an interrupt a fresh one is
+started, as the cause may lie in the process.
 
 A worker executes one run at a time. Others of the same code location wait for it, and Dagster shows
 them as starting; so limit concurrent runs in ``dagster.yaml`` to have them wait in Dagster's queue,
@@ -167,7 +167,7 @@ class WarmRunLauncher(RunLauncher[dg.DagsterInstance], ConfigurableClass):
     # --- terminate ------------------------------------------------------------------------------
 
     def terminate(self, run_id: str) -> bool:
-        """Interrupt the run, or withdraw it if it waits; tell whether that was done."""
+        """Interrupt the run, or withdraw it if it waits; return whether that was done."""
         if not self.has_instance:
             return False
         run = self._instance.get_run_by_id(run_id)
@@ -180,7 +180,7 @@ class WarmRunLauncher(RunLauncher[dg.DagsterInstance], ConfigurableClass):
         try:
             reply = keepers.ask(Cancel(run_id=run_id))
         except ConnectionLost:
-            # If its keeper is dead, the run was reported with the others that it had.
+            # If its keeper is dead, the run was reported as over, with the keeper's other runs.
             return self._is_over(run_id)
         match reply:
             case Withdrawn():
@@ -195,14 +195,14 @@ class WarmRunLauncher(RunLauncher[dg.DagsterInstance], ConfigurableClass):
 
     @property
     def supports_check_run_worker_health(self) -> bool:
-        """Run monitoring may ask."""
+        """True: Dagster's run monitoring may check the health of workers."""
         return True
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
-        """Whether somebody still executes the run."""
+        """Whether a process still executes the run."""
         resident = ResidentProcess.of(run)
         if resident is not None:
-            # A `laminar run` executes it; of one on another machine, nobody here can say more.
+            # A `laminar run` executes it; one on another machine cannot be checked from here.
             status = WorkerStatus.FAILED if resident.is_gone() else WorkerStatus.RUNNING
             return CheckRunHealthResult(status, run_worker_id=str(resident.pid))
         try:
@@ -215,7 +215,7 @@ class WarmRunLauncher(RunLauncher[dg.DagsterInstance], ConfigurableClass):
             case Waiting(ahead=ahead):
                 return CheckRunHealthResult(WorkerStatus.RUNNING, f"{ahead} runs before it")
             case None if is_with_code_server(run):
-                # A code server notices by itself when the process of a run is gone.
+                # The code server itself notices when the process of a run is gone.
                 return CheckRunHealthResult(WorkerStatus.RUNNING, "it was launched cold")
             case _:
                 return self._without_worker(run, "no worker has the run")
@@ -255,7 +255,7 @@ class WarmRunLauncher(RunLauncher[dg.DagsterInstance], ConfigurableClass):
         self._default.join(timeout)  # type: ignore[no-untyped-call]
 
     def dispose(self) -> None:
-        """Let the workers go. One that nobody else wants ends after its last run."""
+        """Disconnect from the keepers. One that no other launcher uses ends after its last run."""
         if self._keepers is not None:
             self._keepers.close()
         self._default.dispose()

@@ -1,4 +1,4 @@
-"""Bad news for runs whose worker is gone: nobody else would ever end them."""
+"""Ends runs whose worker is gone: without this, Dagster would show them as started for ever."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ def report_lost(instance_text: str, run_ids: Iterable[str], message: str) -> Non
 
 
 def end_lost_run(instance: dg.DagsterInstance, run_id: str, message: str) -> None:
-    """End one run: cancelled if somebody had asked for that, else failed."""
+    """End one run: as cancelled if that was requested, else as failed."""
     run = instance.get_run_by_id(run_id)
     if run is None or run.is_finished:
         return

@@ -1,4 +1,4 @@
-"""What launcher, keeper and worker say to each other: one JSON object a line.
+"""The messages between launcher, keeper and worker: one JSON object a line.
 
 Launcher to keeper, each answered by one reply, in order::
 
@@ -12,8 +12,8 @@ Keeper to worker::
     Setup           → Ready                  once
     Execute(run_id) → Finished | Stale       after Stale the run is untouched; the worker ends
 
-The end of a connection is a message too. To the keeper it says that a launcher is gone; to a
-launcher, that the keeper is; to a worker, that it should end.
+The end of a connection is a message too: to the keeper, that a launcher is gone; to a launcher,
+that the keeper is gone; to a worker, that it should end.
 """
 
 import socket
@@ -25,7 +25,7 @@ MAX_LINE_BYTES: Final = 1024 * 1024
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag=True):
-    """One line."""
+    """One line of the protocol."""
 
 
 # --- launcher to keeper -------------------------------------------------------------------------
@@ -44,7 +44,7 @@ class Cancel(Message, frozen=True):
 
 
 class Ask(Message, frozen=True):
-    """What is with this run?"""
+    """Ask for the state of this run."""
 
     run_id: str
 
@@ -66,7 +66,7 @@ class Refused(Message, frozen=True):
 
 
 class Withdrawn(Message, frozen=True):
-    """The run waited and will not start. Who asked writes it down."""
+    """The run waited and will not start. The launcher that cancelled it reports that to Dagster."""
 
 
 class Interrupting(Message, frozen=True):
@@ -188,9 +188,9 @@ class Lines:
             OSError: The connection broke.
         """
         text = self._file.readline(MAX_LINE_BYTES)
-        # A line without an end was cut off with its writer.
+        # A line without an end was cut off when its writer died.
         return decoder.decode(text) if text.endswith(b"\n") else None
 
     def close(self) -> None:
-        """Forget what was read ahead."""
+        """Drop what was read ahead."""
         self._file.close()

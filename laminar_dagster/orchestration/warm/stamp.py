@@ -1,12 +1,12 @@
-"""Has the code changed since this process loaded it?
+"""Detects whether the code has changed since this process loaded it.
 
 Two sets of files count. Files below the code's folder that look like code or configuration: these
 may be read without being imported, and a new one counts as a change. And the file of every module
-that is loaded, wherever it lies, except what was installed: installed packages change with their
-environment, not under it.
+that is loaded, wherever it lies, except installed packages, which change only together with their
+environment.
 
-Files are compared by time, size and inode, never by content: a look at a few thousand costs some
-milliseconds, and a file touched for nothing costs no more than a cold start.
+Files are compared by time, size and inode, never by content: comparing a few thousand takes some
+milliseconds, and a file that was touched without a change costs no more than a cold start.
 """
 
 import logging
@@ -33,7 +33,7 @@ _SKIPPED: Final = frozenset(
         "venv",
     }
 )
-# A folder this large (a home, a disk) is not one of code; its loaded modules still count.
+# A folder with more entries (a home, a disk) is no code folder; loaded modules in it still count.
 _MAX_ENTRIES: Final = 50_000
 
 _log = logging.getLogger(__name__)
@@ -60,16 +60,16 @@ class CodeStamp:
 
     @classmethod
     def take(cls, folder: Path, ignored: Sequence[str] = ()) -> "CodeStamp":
-        """Take the stamp. Do it before the code is loaded: a change in between is then found."""
+        """Take the stamp; to be called before the code is loaded, so that no change is missed."""
         stamp = cls(folder, frozenset(ignored), os.path.abspath(_ENV_FILE))
-        # File systems tell time in steps; a file written just before may bear a later one.
+        # File times are rounded: a file written just before this may have a later time.
         stamp._taken_ns = time.time_ns()
         stamp._tree = stamp._files()
         stamp._modules = {path: _signature(path) for path in _module_files()}
         return stamp
 
     def change(self) -> str | None:
-        """A file that changed since, or None. Modules loaded since are looked at from now on."""
+        """A file that changed since, or None. Modules loaded since are included from now on."""
         tree = self._files()
         if tree != self._tree:
             return min(
@@ -90,7 +90,7 @@ class CodeStamp:
                 continue
             now = _signature(path)
             if path not in self._modules:
-                # Loaded after the stamp was taken, from a file written after it: which came first?
+                # Loaded and written after the stamp: perhaps written after it was loaded.
                 if now is not None and now[0] > self._taken_ns:
                     return path
                 self._modules[path] = now

@@ -1,10 +1,10 @@
 """The worker: holds the code, and executes one run at a time on its main thread.
 
 ``python -m laminar_dagster.orchestration.warm.worker DESCRIPTOR``, started by a keeper, which
-speaks to it through the socket with that descriptor. The code is loaded by the first run, as in a
-cold one, so that code which does not load is a failed run with its traceback.
+talks to it through the socket with that descriptor. The code is loaded by the first run, as in a
+cold start, so that code which does not load shows as a failed run with a traceback.
 
-The worker ends with its keeper, however that ends.
+The worker ends with its keeper, in whatever way that ends.
 """
 
 import contextlib
@@ -44,17 +44,17 @@ _PREDECESSOR_SECONDS: Final = 30.0
 
 
 class Worker:
-    """Takes orders from a keeper."""
+    """Executes the runs that its keeper orders."""
 
     def __init__(self, control: socket.socket) -> None:
-        """Speak through ``control``."""
+        """Talk to the keeper through ``control``."""
         self._control = control
         self._inbox: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._is_executing = False
         self._terminate_seconds = 0.0
 
     def serve(self) -> None:
-        """Execute runs until the keeper wants no more."""
+        """Execute runs until the keeper closes the connection, or the code is stale."""
         threading.Thread(target=self._listen, name="keeper", daemon=True).start()
         setup = self._inbox.get()
         if not isinstance(setup, Setup):
@@ -94,7 +94,7 @@ class Worker:
             while (order := lines.next(orders)) is not None:
                 self._inbox.put(order)
         self._inbox.put(None)
-        # The keeper wants this to end, or was killed. Nobody else would end a run that hangs.
+        # The keeper closed the connection, or was killed: end this process even if a run hangs.
         if self._is_executing:
             os.kill(os.getpid(), signal.SIGINT)
         time.sleep(self._terminate_seconds)
@@ -102,16 +102,16 @@ class Worker:
 
 
 def execute(instance: dg.DagsterInstance, run_id: str) -> bool:
-    """Execute one run; tell whether this process may execute another.
+    """Execute one run; return whether this process may execute another.
 
-    Not after a run that failed: what it failed of may be in this process, such as a lost JVM or
-    code that was loaded in part, and would fail every run after it.
+    Not after a failed run: its cause may lie in this process, such as a lost JVM or partly loaded
+    code, and would fail every later run.
     """
     run = instance.get_run_by_id(run_id)
     if run is None or run.is_finished:
         return True
     if run.status == dg.DagsterRunStatus.CANCELING:
-        # Dagster takes a run that is not about to start for one whose worker was restarted.
+        # Not executed: Dagster would take a run in this status for one whose worker restarted.
         instance.report_run_canceled(run, "The run was cancelled before it started.")
         return True
     instance.add_run_tags(run_id, {WORKER_TAG: str(os.getpid())})

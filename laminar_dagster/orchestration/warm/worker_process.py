@@ -1,4 +1,4 @@
-"""A worker as its keeper sees it: a child process with a socket."""
+"""A worker from the keeper's side: a child process with a socket."""
 
 import asyncio
 import contextlib
@@ -28,11 +28,11 @@ _MODULE: Final = "laminar_dagster.orchestration.warm.worker"
 
 
 class WorkerGone(Exception):
-    """The worker ended, or was ended, without having said that it is done."""
+    """The worker ended, or was killed, before it reported the run's end."""
 
 
 class WorkerProcess:
-    """One worker. It leads a session of its own, so that its children can be ended with it."""
+    """One worker, in a process session of its own, so that its children can be killed with it."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class WorkerProcess:
         writer: asyncio.StreamWriter,
         terminate_seconds: float,
     ) -> None:
-        """Use ``start``."""
+        """Wrap a started process; ``start`` is the way to make one."""
         self._process = process
         self._reader = reader
         self._writer = writer
@@ -56,7 +56,7 @@ class WorkerProcess:
         """Start a worker, and wait until it is ready.
 
         Raises:
-            WorkerGone: It is not ready; says why.
+            WorkerGone: It did not get ready; says why.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -115,7 +115,7 @@ class WorkerProcess:
             self._killer = loop.call_later(self._terminate_seconds, self._give_up)
 
     async def end(self) -> None:
-        """Let the worker end; kill it, and what it started, if it takes too long."""
+        """Let the worker end; kill it, and its child processes, if it takes too long."""
         self._writer.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._terminate_seconds):
@@ -123,7 +123,7 @@ class WorkerProcess:
         await self.kill()
 
     async def kill(self) -> None:
-        """Kill the worker, and what it started and did not end."""
+        """Kill the worker and its child processes."""
         if self._killer is not None:
             self._killer.cancel()
         self._kill_group()
@@ -146,11 +146,16 @@ class WorkerProcess:
             await self._writer.drain()
 
     async def _hear(self) -> News:
-        """The next message, or how the worker ended."""
+        """The next message of the worker.
+
+        Raises:
+            WorkerGone: The worker has ended; says how.
+        """
         hearing = asyncio.create_task(self._reader.readline())
         await asyncio.wait({hearing, self._exit}, return_when=asyncio.FIRST_COMPLETED)
         if not hearing.done():
-            # A child of the worker may hold its socket open; what was said is read first.
+            # The worker exited: wait for a last message, but not for the end of the socket, which
+            # a child of the worker may hold open.
             await asyncio.wait({hearing}, timeout=0.1)
         hearing.cancel()
         text = b""

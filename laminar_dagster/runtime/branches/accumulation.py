@@ -1,4 +1,4 @@
-"""The corrections of all sinks: what was put out since the branch began, on either side."""
+"""Finds the corrections of all sinks, from what pipeline and branch output since the fork."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class _Epoch:
 def find_corrections(
     main: CheckpointStore, record: BranchRecord, parent: CheckpointManifest
 ) -> dict[SinkId, Correction]:
-    """What each sink is to be given so that it holds what the branch has put out.
+    """The correction of each sink that makes it hold the branch's output.
 
-    Only epochs that differ are in memory, and of the others the rows of keys that these touch.
+    In memory are only epochs that differ, and of the others the rows with keys that those touch.
 
     Args:
         main: The pipeline's checkpoints.
-        record: Of a branch that has replayed all of the pipeline's epochs.
+        record: The record of a branch that has replayed all of the pipeline's epochs.
         parent: The pipeline's newest checkpoint.
 
     Raises:
         CannotRetract: Names every sink that cannot be corrected.
-        BranchMismatch: An epoch of the branch is not its own.
+        BranchMismatch: Another version has computed an epoch of the branch.
         ObjectMissing, ChecksumMismatch, MalformedDocument: Staged output is gone, or damaged.
     """
     branch = branch_checkpoints(main, record.name)
@@ -57,7 +57,7 @@ def find_corrections(
     ]
     for each in epochs:
         if each.branch.fingerprint != record.fingerprint:
-            # What a process left behind that replayed a branch of this name while it was dropped.
+            # Left by a process that replayed an earlier branch of this name while it was dropped.
             what = f"holds an epoch {each.branch.epoch} that another version has computed"
             raise BranchMismatch(record.name, f"{what}; drop it and make it anew")
     found = {
@@ -78,7 +78,7 @@ def _correct(
     epochs: list[_Epoch],
 ) -> Correction:
     took_part = sink_entry(parent, sink.sink_id)
-    # A sink that is new gets all that the branch has; one that joined late, from there on.
+    # A new sink gets the branch's whole output; one that joined late, the output from then on.
     joined = took_part.joined_at if took_part else record.from_epoch.next()
     mine = [each for each in epochs if each.main.epoch >= joined]
     differing = [each for each in mine if not is_identical(each.main, each.branch, sink.sink_id)]
@@ -107,8 +107,8 @@ def _by_key(
 ) -> tuple[pa.Table | None, pa.Table | None]:
     """The rows of either side whose keys occur in an epoch that differs, in order.
 
-    Of the branch also those from before the sink took part: a key that it has written only then is
-    not one that only the pipeline has.
+    Of the branch, rows from before the sink joined are included: without them, a key that the
+    branch wrote only then would look as if only the pipeline had it.
     """
     pairs: dict[EpochNumber, tuple[pa.Table | None, pa.Table | None]] = {}
     for each in differing:
@@ -145,7 +145,7 @@ def _before(
     start = branch.parent(record.start)
     mark = closed_until(main, start, sink.window.operator_id)
     if not any(each.operator_id == sink.window.operator_id for each in start.operators):
-        # Before, something else put out its rows.
+        # The operator had no state then, so its older rows came from another query: none is open.
         mark = 2**63 - 1
     return Beginning(is_empty=False, closed_until=mark)
 

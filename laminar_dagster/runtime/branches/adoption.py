@@ -1,4 +1,4 @@
-"""The state of a branch, written anew as a checkpoint of its pipeline."""
+"""Copies the state of a branch into a checkpoint of its pipeline."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def adopt_state(
 ) -> tuple[OperatorSnapshotEntry, ...]:
     """Write each partition of a branch's state as one full file of an attempt.
 
-    A chain of files is merged, since a manifest can name files of its own store alone; the same
-    state gives the same bytes. A partition is in memory at a time, not the state.
+    A chain of files is merged, since a manifest can only name files of its own store; the same
+    state gives the same bytes. Single partitions are in memory, never the whole state.
 
     Raises:
         ObjectMissing, ChecksumMismatch, RestoreFailed: A file is gone, or damaged.
@@ -91,15 +91,15 @@ def _merged(
     partition = chain[0].partition_id
     try:
         tables = [file_table(data) for data in files]
-        # The newest file has the columns that are wanted now.
+        # The newest file has the current columns; older ones are converted to them.
         shape = stored_shape(tables[-1].schema)
         rows = shape.merge([shape.read(table) for table in tables])
     except (ValueError, KeyError) as error:
-        # Arrow's own errors are among them.
+        # Arrow's errors are subclasses of these.
         raise RestoreFailed(operator, partition, str(error)) from None
     still_open = [part.event_time[0] for part in chain if part.event_time]
     if still_open:
-        # What ends before is closed in every file of the chain, and only waits to be dropped.
+        # Windows that end earlier are closed in every file of the chain: leave them out.
         is_open = pc.greater_equal(rows.column(END), pa.scalar(min(still_open)))
         rows = rows.filter(pc.fill_null(is_open, True))
     if not rows.num_rows:

@@ -1,4 +1,4 @@
-"""From the model of a pipeline to a branch of it that runs: a store and tables of its own."""
+"""Builds a runnable branch from the model of a pipeline, with a store and tables of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from laminar_dagster.sinks.delta.sink import DeltaSink
 if TYPE_CHECKING:
     from laminar_dagster.spark.session import SessionFactory
 
-# Every epoch of a branch is wanted for as long as the branch is.
+# Garbage is never collected in a branch: every epoch is needed as long as the branch exists.
 NEVER: Final = MAX_EPOCH + 1
 
 
@@ -39,23 +39,23 @@ def assemble_branch(
     name: BranchName,
     session: SessionFactory | None,
 ) -> Pipeline:
-    """Put a branch together: it reads the same sources, and writes to nothing that others read.
+    """Put a branch together: it reads the pipeline's sources, and writes to tables of its own.
 
     Args:
         model: The version that computes it.
         project: Where its tables are made, and relative paths begin.
-        store: Of the pipeline.
-        name: Of the branch.
+        store: The pipeline's store.
+        name: The branch's name.
         session: As for ``runtime.assembly.assemble``.
 
     Raises:
-        InvalidPipeline: Lists all that is wrong with the version, its own sinks included.
+        InvalidPipeline: Lists every mistake of the version, those of its own sinks included.
         InvalidName: The names of pipeline and branch together are too long.
     """
     check_models([model], project)
     config = model.config
     area = branch_area(store, name)
-    # The plans that a branch carries out name snapshots of the pipeline.
+    # With the pipeline's store: the plans that a branch replays name the snapshots there.
     sources = tuple(
         ReadOnlySource(build_source(table, config, project, store)) for table in model.sources
     )

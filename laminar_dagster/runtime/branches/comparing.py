@@ -1,4 +1,4 @@
-"""A branch beside its pipeline: what each has put out, epoch by epoch."""
+"""Compares the output of a branch with its pipeline's, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from laminar_dagster.runtime.survey import survey
 
 @dataclass(frozen=True, slots=True)
 class OutputDifference:
-    """The output of one epoch for one sink, twice.
+    """How the output of one epoch for one sink differs between pipeline and branch.
 
     Attributes:
-        only_main: Rows that only the pipeline has put out; None when there are none.
-        only_branch: Rows that only the branch has.
+        only_main: Rows that only the pipeline has output; None when there are none.
+        only_branch: Rows that only the branch has output.
     """
 
     sink_id: SinkId
@@ -52,7 +52,7 @@ class OutputDifference:
 def compare_outputs(main: CheckpointStore, record: BranchRecord) -> Iterator[OutputDifference]:
     """Compare every epoch that both have, for every sink of the branch, in order.
 
-    One epoch of one sink is in memory at a time. Equal hashes are believed; nothing is read then.
+    One epoch of one sink is in memory at a time. Where the hashes are equal, nothing is read.
 
     Raises:
         ObjectMissing, ChecksumMismatch, MalformedDocument: Staged output is gone, or damaged.
@@ -83,7 +83,7 @@ def _compare(
 
 
 def is_identical(one: CheckpointManifest, other: CheckpointManifest, sink_id: SinkId) -> bool:
-    """Whether two checkpoints have the same output for a sink, as their hashes tell."""
+    """Whether two checkpoints have the same output for a sink, by its hash."""
     entries = sink_entry(one, sink_id), sink_entry(other, sink_id)
     hashes = {each.output_sha256 for each in entries if each and each.files}
     return len(hashes) <= 1 and len({bool(each and each.files) for each in entries}) == 1

@@ -28,20 +28,20 @@ def copy_checkpoint(
     manifest: CheckpointManifest,
     progress: Callable[[int], None] = lambda _bytes: None,
 ) -> None:
-    """Copy what it takes to go on from a checkpoint; ``_latest``, which says it is whole, last.
+    """Copy what is needed to go on from a checkpoint; ``_latest`` last, as the mark of completion.
 
-    Staged output and dead letters stay behind: they are the source's to publish and to show. Every
-    byte of the state is checked on its way, through files, so that memory stays flat. May be done
-    twice, or half and then again.
+    Staged output and dead letters are not copied: they stay with the source. State is verified on
+    its way, through temporary files, so that memory stays flat. Idempotent, also after a crash
+    halfway.
 
     Args:
-        source: Where the checkpoint is.
-        target: Where it goes.
-        manifest: Of the checkpoint.
-        progress: Told of every file that was copied, by its size; called from several threads.
+        source: The store with the checkpoint.
+        target: The store to copy it to.
+        manifest: The manifest of the checkpoint.
+        progress: Called with the size of every file that was copied, from several threads.
 
     Raises:
-        ObjectMissing, ChecksumMismatch: A file is gone, or not what it was.
+        ObjectMissing, ChecksumMismatch: A file is gone, or damaged.
     """
     if target.latest():
         return

@@ -1,11 +1,10 @@
-"""What turns the output of a pipeline into that of its branch: rows to put, keys to delete.
+"""Computes corrections: the upserts and deletes that turn a pipeline's output into its branch's.
 
-Pure: tables in, tables out. A correction that cannot be right is not made; the reason stands in its
-place.
+Pure: tables in, tables out. A correction that might be wrong is not made; its ``problem`` says why.
 
-A sink that appends can be given rows, and cannot be made to forget any. A sink that upserts is
-given the last row of every key that differs. A key that only the pipeline has written is to go; but
-it may have had another value before the branch began, which nobody remembers. So it is deleted only
+A sink that appends can get more rows, but no retraction. A sink that upserts gets the last row of
+every key that differs. A key that only the pipeline has written has to be deleted; but it may have
+had an older value before the branch began, which is not known any more. So it is deleted only
 where there was nothing before: the branch starts from nothing, or the key holds a window that was
 still open then, together with all that the window is grouped by.
 """
@@ -29,11 +28,11 @@ _NEW: Final = "new"
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What a sink is to be given.
+    """The correction of one sink.
 
     Attributes:
-        rows: To be staged; None when the sink is right as it is.
-        problem: Why it cannot be done; there are no rows then.
+        rows: Rows to stage for it; None when the sink is right as it is.
+        problem: Why it cannot be corrected; there are no rows then.
     """
 
     rows: pa.Table | None = None
@@ -42,11 +41,11 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What was there before the epochs that are corrected.
+    """What a sink held before the epochs that are corrected.
 
     Attributes:
-        is_empty: Whether nothing was: the branch starts from the beginning, or the sink is new.
-        closed_until: The watermark, by which windows were closed then; None when none was.
+        is_empty: Whether it was empty: the branch starts from the beginning, or the sink is new.
+        closed_until: The watermark by which windows were closed then; None when none was.
     """
 
     is_empty: bool
@@ -57,8 +56,8 @@ def correct_append(old: pa.Table | None, new: pa.Table | None) -> Correction:
     """A correction of a sink that only takes rows.
 
     Args:
-        old: What the pipeline has put out.
-        new: What the branch has.
+        old: The pipeline's output.
+        new: The branch's output.
     """
     if old is not None and new is not None:
         found = compare_rows(old, new)
@@ -76,10 +75,10 @@ def correct_upsert(
     """A correction of a sink that keeps one row for each key.
 
     Args:
-        old: What the pipeline has put out, in order.
-        new: What the branch has, in order.
-        sink: Its key, and whether that holds a window.
-        before: What was there before either.
+        old: The pipeline's output, in order.
+        new: The branch's output, in order.
+        sink: The sink, with its key and whether that holds a window.
+        before: What the sink held before either.
     """
     shape = new if new is not None else old
     if shape is None:
@@ -90,7 +89,7 @@ def correct_upsert(
         ]
         if missing:
             return Correction(problem=f"there is output without its key column `{missing[0]}`")
-        # As a sink would: a key that is null could be neither put nor deleted.
+        # As a sink would refuse: a row with a null key can be neither upserted nor deleted.
         for name in sink.key:
             nulls = table.column(name).null_count if table is not None else 0
             if nulls:
@@ -106,7 +105,7 @@ def correct_upsert(
     puts_new = _puts(now, found.column(_NEW))
     same = pc.and_(pc.and_(in_old, in_new), _same(was, now, found))
     put = pc.and_(pc.and_(in_new, puts_new), pc.invert(same))
-    # A key that the branch has deleted, unless nothing was ever there.
+    # Keys that the branch has deleted; if the sink was empty, only those the pipeline has written.
     gone = pc.and_(pc.and_(in_new, pc.invert(puts_new)), pc.invert(same))
     if before.is_empty:
         gone = pc.and_(gone, in_old)
@@ -131,7 +130,7 @@ def _last(table: pa.Table, key: tuple[str, ...]) -> pa.Table:
     """The last row of each key, with its weight."""
     if WEIGHT not in table.column_names:
         table = table.append_column(WEIGHT, pa.array(np.ones(table.num_rows, np.int8)))
-    # Rows of an epoch without weights, beside those of one that has some.
+    # Output of an epoch without a weight column holds insertions only.
     weights = pc.fill_null(table.column(WEIGHT), 1)
     table = table.set_column(table.column_names.index(WEIGHT), WEIGHT, weights)
     return last_of_each_key(table, key)
@@ -151,18 +150,18 @@ def _matched(old: pa.Table, new: pa.Table) -> pa.Table:
 
 
 def _puts(table: pa.Table, places: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Whether the row of each key puts it; false where there is no row."""
+    """Whether the row of each key is an upsert, not a delete; false where there is no row."""
     return pc.fill_null(pc.greater(table.column(WEIGHT).take(places), 0), False)
 
 
 def _same(old: pa.Table, new: pa.Table, found: pa.Table) -> pa.ChunkedArray:
-    """Where both have a row, and it says the same. Two deletions do, whatever else they hold."""
+    """Whether the two rows of each key are the same; two deletions are, whatever else they hold."""
     was, now = old.take(found.column(_OLD)), new.take(found.column(_NEW))
     both_delete = pc.and_(
         pc.less(pc.fill_null(was.column(WEIGHT), 1), 0),
         pc.less(pc.fill_null(now.column(WEIGHT), 1), 0),
     )
-    # The type of the weight is no difference.
+    # A different type of the weight column alone is no difference.
     was = was.set_column(
         was.column_names.index(WEIGHT),
         WEIGHT,
@@ -188,11 +187,11 @@ def _unsure(
     if sink.window is None or old is None:
         return int(orphans.num_rows)
     was_open = _was_open(orphans.column(sink.window.column), sink.window, before.closed_until)
-    # A key that was written twice is not one that is written once.
+    # A key that the pipeline wrote more than once may have been written before the branch, too.
     counted = _matched_counts(old.select(sink.key))
     once = pc.equal(counted.take(_places(orphans, old.select(sink.key))), 1)
     sure = pc.and_(pc.and_(was_open, once), puts)
-    # What is not known is not sure.
+    # Nulls, which ``sum`` skips, count as unsure.
     return int(orphans.num_rows - (pc.sum(sure.cast(pa.int64())).as_py() or 0))
 
 
@@ -223,7 +222,7 @@ def _matched_counts(keys: pa.Table) -> pa.ChunkedArray:
 
 
 def _places(wanted: pa.Table, keys: pa.Table) -> pa.ChunkedArray:
-    """A row of ``keys`` for each wanted key, which is there."""
+    """The index of a row in ``keys`` for each wanted key, all of which occur there."""
     found = _matched(wanted, as_type_of(keys, wanted.schema))
     return found.filter(pc.is_valid(found.column(_OLD))).sort_by(_OLD).column(_NEW)
 

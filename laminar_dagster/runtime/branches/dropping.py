@@ -35,20 +35,20 @@ def drop(main: CheckpointStore, project: Path, name: BranchName, clock: Clock) -
 
     Raises:
         UnknownBranch: There is none.
-        BranchMismatch: Its promotion is on the way, and needs it.
+        BranchMismatch: Its promotion is unfinished, and needs it.
         InvalidConfig: Its tables lie behind a symbolic link, which may lead anywhere.
     """
     objects = main.objects
     _require_unneeded(main, name)
     record = mark_dropped(objects, name, clock)
-    # Whoever promotes it looks for the mark before planning.
+    # Again: a promotion that was planned before it could see the mark still needs the branch.
     _require_unneeded(main, name)
     _remove_tables(project, tables_folder(project, record.pipeline, name))
     folder, last = layout.branch_folder(name), layout.branch_key(name)
     keys = [info.key for info in objects.list(folder) if info.key != last]
     for start in range(0, len(keys), _BATCH):
         objects.delete(keys[start : start + _BATCH])
-    # Last: without it, what is left would be nobody's, and in the way of a branch of that name.
+    # Last: without a record, files that are left would belong to no branch, and block its name.
     objects.delete([last])
     return len(keys) + 1
 
@@ -56,7 +56,7 @@ def drop(main: CheckpointStore, project: Path, name: BranchName, clock: Clock) -
 def _require_unneeded(main: CheckpointStore, name: BranchName) -> None:
     promotion = promoted_at(main, name)
     if promotion and promotion > survey(main).confirmed:
-        # Perhaps that of a drop which was killed before it could.
+        # The mark may also be left from a drop that was killed before it could clear it.
         clear_mark(main.objects, name)
         what = f"is being promoted in epoch {promotion}; `laminar promote` finishes that"
         raise BranchMismatch(name, what)
@@ -80,6 +80,6 @@ def _remove_tables(project: Path, folder: Path) -> None:
             raise StoreUnavailable(str(folder), reason) from error
         raise ServiceFailed(str(folder), reason) from error
     for empty in steps[1 : steps.index(project)]:
-        # One that holds other branches stays.
+        # A folder with other branches is not empty, and stays.
         with contextlib.suppress(OSError):
             empty.rmdir()

@@ -1,4 +1,4 @@
-"""Makes a branch: decides whether it can be, writes its record, and copies where it starts."""
+"""Makes a branch: checks that it can be made, writes its record, copies the first checkpoint."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Fork:
     """A branch that was made.
 
     Attributes:
-        changes: What becomes of each operator's state at the checkpoint it starts from.
+        changes: Each operator's verdict (keep, new, …) on its state at the starting checkpoint.
     """
 
     record: BranchRecord
@@ -49,27 +49,27 @@ def fork(
 ) -> Fork:
     """Make a branch, or finish one that was begun with the same arguments.
 
-    1. Look whether the pipeline can be replayed from there, with the version at hand.
+    1. Check that the pipeline can be replayed from there, with the version at hand.
     2. Write the record. From here on nothing that the branch needs is collected.
     3. Copy the checkpoint it starts from.
 
     Args:
         main: The pipeline's checkpoints. Nothing but the branch's folder is written to.
-        branch: What will carry out the plans; its store is that of the branch.
-        name: Of the branch.
-        pipeline: Whose branch it is.
+        branch: The assembled branch, which will replay the plans into the branch's store.
+        name: The name of the branch.
+        pipeline: The name of its pipeline.
         from_epoch: The last epoch that it shares with the pipeline; 0 for none.
-        sinks: Those of the version at hand.
-        progress: Told of the bytes that were copied; called from several threads.
+        sinks: The sinks of the version at hand.
+        progress: Called with the number of bytes that were copied, from several threads.
 
     Raises:
         EpochNotCommitted: The pipeline is not that far.
         CannotReplay: An epoch that would have to be replayed is gone; says which.
         CannotFork: The version at hand cannot go on with the state of that epoch.
-        BranchMismatch: Another branch has the name, or has left something behind.
+        BranchMismatch: Another branch has the name, or has left files behind.
     """
     # Step 1.
-    # Looked for before the record: whoever makes the same branch now writes that first.
+    # Files before the record: a process that makes the same branch now writes the record first.
     folder = layout.branch_folder(name)
     has_files = next(iter(main.objects.list(folder)), None) is not None
     found = look_for_branch(main.objects, name)
@@ -101,7 +101,7 @@ def fork(
 
 
 def _start(main: CheckpointStore, from_epoch: EpochNumber) -> CheckpointManifest | None:
-    """The checkpoint to start from, when all that follows is there to be replayed."""
+    """The checkpoint to start from, after checking that the next epoch can be replayed."""
     newest = survey(main).newest_epoch
     if from_epoch > newest or newest == GENESIS:
         raise EpochNotCommitted(from_epoch if from_epoch > newest else GENESIS.next())

@@ -1,4 +1,4 @@
-"""What an epoch has put out for a sink, read back from where it was staged."""
+"""Reads the output that an epoch has staged for a sink."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from laminar_dagster.sinks.staged import staged_tables
 
 
 def sink_entry(manifest: CheckpointManifest, sink_id: SinkId) -> SinkEntry | None:
-    """What an epoch has for a sink; None when the sink took no part in it."""
+    """The manifest's entry of a sink; None when the sink took no part in the epoch."""
     return next((each for each in manifest.sinks if each.sink_id == sink_id), None)
 
 
 def read_output(
     checkpoints: CheckpointStore, manifest: CheckpointManifest, sink_id: SinkId
 ) -> pa.Table | None:
-    """The rows that an epoch has put out for a sink, in order; None when it staged no file.
+    """The rows that an epoch has output for a sink, in order; None when it staged no file.
 
     Raises:
         ObjectMissing, ChecksumMismatch, MalformedDocument: A file is gone, or damaged.
@@ -40,5 +40,5 @@ def read_output(
 
 
 def epochs_after(first: EpochNumber, last: EpochNumber) -> Iterator[EpochNumber]:
-    """The epochs after one, up to and with another."""
+    """The epochs after ``first``, up to and including ``last``."""
     return (EpochNumber(each) for each in range(first + 1, last + 1))

@@ -46,7 +46,7 @@ class Promoted:
     """A branch that was promoted.
 
     Attributes:
-        report: Of the epoch that did it; None when it was done before.
+        report: The report of the promotion's epoch; None when that was finished before.
     """
 
     epoch: EpochNumber
@@ -56,12 +56,12 @@ class Promoted:
 
 @dataclass(frozen=True, slots=True)
 class Promoter:
-    """Takes a branch to the end of its pipeline, and then in its place.
+    """Replays a branch up to its pipeline's newest epoch, and then promotes it.
 
     Attributes:
-        pipeline: As the project is now: the version that the branch was computed by.
-        on_epoch: Told of every epoch that was replayed first.
-        on_step: Told of every step of the promotion's own epoch.
+        pipeline: The pipeline as the project is now: the version that computed the branch.
+        on_epoch: Called with every epoch that was replayed first.
+        on_step: Called with every step of the promotion's own epoch.
     """
 
     pipeline: Pipeline
@@ -75,19 +75,19 @@ class Promoter:
         return self.replay.record
 
     def promote(self) -> Promoted:
-        """Promote the branch. What was begun before is finished; what is done is done.
+        """Promote the branch. Idempotent: an unfinished promotion is continued.
 
         1. Replay what the pipeline has committed and the branch has not.
-        2. Find every correction, before anything is written: a sink that cannot be corrected
-           refuses all.
-        3. Plan the epoch after the pipeline's newest as the promotion. If the pipeline took it for
-           something else, go round again.
+        2. Find every correction, before anything is written: if one sink cannot be corrected,
+           nothing is promoted.
+        3. Plan the epoch after the pipeline's newest as the promotion. If the pipeline has planned
+           it for records meanwhile, start over.
         4. Run that epoch as any other.
 
         Raises:
             CannotRetract: A sink cannot be corrected. Nothing has changed.
-            UnknownBranch, BranchMismatch: Somebody drops the branch.
-            PipelineMovesOn: The pipeline was faster every time.
+            UnknownBranch, BranchMismatch: The branch is being dropped.
+            PipelineMovesOn: The pipeline planned its next epoch first every time.
             UpkeepWaits: An epoch of the pipeline does not get finished.
             LaminarError: As ``Replay.run`` and ``EpochRunner.run``.
         """
@@ -109,11 +109,11 @@ class Promoter:
         raise PipelineMovesOn(self._record.name, survey(self.pipeline.checkpoints).newest_epoch)
 
     def _begun(self) -> EpochNumber | None:
-        """The epoch of the promotion, if it was planned by now."""
+        """The epoch of the promotion, if it has been planned already."""
         return promoted_at(self.pipeline.checkpoints, self._record.name)
 
     def _plan(self) -> EpochNumber | None:
-        """The epoch that is the promotion from now on; None when the pipeline came first."""
+        """Plan the promotion and return its epoch; None when the pipeline planned that first."""
         checkpoints = self.pipeline.checkpoints
         standing = survey(checkpoints)
         if standing.unfinished:
@@ -151,10 +151,10 @@ class Promoter:
     ) -> None:
         """Ask every sink whether it could take its correction, while nothing is planned.
 
-        As the gate will ask: by then, a correction that is too large stops the pipeline.
+        The gate asks the same, but there a correction that is too large stops the pipeline.
 
         Raises:
-            InvalidConfig, BufferOverflow: It could not, and why.
+            InvalidConfig, BufferOverflow: A sink could not, and why.
         """
         for sink in self.pipeline.sinks:
             found = corrections.get(sink.sink_id)

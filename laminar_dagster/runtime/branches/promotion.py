@@ -1,8 +1,7 @@
-"""What the epoch of a promotion leaves: the branch's state, and a correction for each sink.
+"""Computes the epoch of a promotion: the branch's state, and a correction for each sink.
 
 Everything is read from the store: the plan names the branch and its checkpoint, the branch's record
-names the sinks. So whoever runs the version that is promoted can carry it out, with the same
-result.
+names the sinks. So any process with the promoted version can compute it, with the same result.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ def compute_promotion(
     Raises:
         UnknownBranch: The branch was dropped.
         CannotRetract: A sink cannot be corrected.
-        BranchMismatch: The branch is not where the pipeline is, or another one of its name.
+        BranchMismatch: The branch is not at the pipeline's epoch, or another one has its name now.
         IntegrityError: A file that is needed is gone, or damaged.
     """
-    # Marked by a drop or not: what is there is verified, and a drop takes its mark back for this.
+    # Also if a drop has marked it: all files are verified, and a drop yields to a promotion.
     record = require_branch(main.objects, promotion.branch)
     if promotion.record_checksum not in (None, record.identity):
         raise BranchMismatch(record.name, "was made anew since its promotion was planned")
@@ -73,7 +72,7 @@ def compute_promotion(
     operators = adopt_state(branch, manifest, main.objects, attempt)
     return EpochOutput(
         operators=operators,
-        # How the branch read its sources is the branch's business.
+        # Without the branch's metrics of reading: this epoch has read nothing.
         sources=tuple(
             structs.replace(entry, schema_ids=(), reading=None) for entry in manifest.sources
         ),
@@ -93,12 +92,12 @@ def require_level(
     """Refuse a checkpoint of a branch that has not read exactly what the pipeline has.
 
     Args:
-        record: Of the branch.
+        record: The record of the branch.
         manifest: The branch's checkpoint.
-        parent: The pipeline's newest.
+        parent: The pipeline's newest checkpoint.
 
     Raises:
-        BranchMismatch: It has read less, more or something else.
+        BranchMismatch: The branch has read less, more or something else.
     """
     if manifest.epoch != parent.epoch:
         what = f"is at epoch {manifest.epoch}, and the pipeline at {parent.epoch}"
@@ -115,7 +114,7 @@ def require_level(
 def corrected_versions(
     main: CheckpointStore, record: BranchRecord, parent: CheckpointManifest
 ) -> set[str]:
-    """The versions of the pipeline that put out what a promotion corrects."""
+    """The fingerprints of the versions whose output a promotion corrects."""
     epochs = epochs_after(record.from_epoch, parent.epoch)
     return {parent.fingerprint, *(main.winner(each).manifest.fingerprint for each in epochs)}
 
@@ -128,7 +127,7 @@ def _positions(manifest: CheckpointManifest) -> dict[str, dict[object, object]]:
 
 
 def describe_correction(sink: SinkPlan, rows: pa.Table | None) -> tuple[SinkEntry, bytes]:
-    """What the manifest says of a correction, and the file that it names. Nothing is written."""
+    """The manifest's entry for a correction, and the content of its file. Nothing is written."""
     if rows is None:
         nothing = SinkEntry(
             sink_id=sink.sink_id, joined_at=sink.joined_at, files=(), output_sha256=NO_OUTPUT

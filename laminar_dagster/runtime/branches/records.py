@@ -1,4 +1,4 @@
-"""The records of a pipeline's branches: found, written, and marked as dropped."""
+"""Finds and writes the records of a pipeline's branches, and marks them as dropped."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def branch_area(objects: ObjectStore, name: BranchName) -> ObjectStore:
 
 
 def branch_checkpoints(main: CheckpointStore, name: BranchName) -> CheckpointStore:
-    """The checkpoints of a branch, whether there are any or not."""
+    """The checkpoint store of a branch, whether it holds any or not."""
     return CheckpointStore(branch_area(main.objects, name), snapshots=main.snapshots)
 
 
 def replayed_until(main: CheckpointStore, record: BranchRecord) -> EpochNumber:
-    """The last epoch that a branch has finished, or begins with."""
+    """The last epoch that a branch has finished, or else the one that it starts from."""
     latest = branch_checkpoints(main, record.name).latest()
     return latest.epoch if latest else record.from_epoch
 
@@ -44,25 +44,25 @@ def find_branches(objects: ObjectStore) -> Iterator[BranchRecord]:
     """Every branch of a pipeline, by name, those being dropped included.
 
     Raises:
-        IntegrityError: The record of one is damaged.
+        IntegrityError: The record of a branch is damaged.
     """
     for folder in objects.list_folders(layout.BRANCHES):
         try:
             name = BranchName(folder)
         except InvalidName:
-            continue  # somebody else's
+            continue  # not a branch's folder
         record = stored_branch(objects, name)
         if record:
             yield record
 
 
 def read_branch(objects: ObjectStore, name: BranchName) -> BranchRecord:
-    """The record of a branch that can be used.
+    """The record of a branch that is not being dropped.
 
     Raises:
         UnknownBranch: There is none.
-        BranchMismatch: Somebody began to drop it.
-        IntegrityError: It is damaged.
+        BranchMismatch: It is being dropped.
+        IntegrityError: Its record is damaged.
     """
     return _usable(require_branch(objects, name))
 
@@ -93,7 +93,7 @@ def _usable(record: BranchRecord) -> BranchRecord:
 
 
 def create_branch(objects: ObjectStore, record: BranchRecord) -> BranchRecord:
-    """Write a record, or find that the same branch was begun before.
+    """Write a branch's record, unless the same branch was begun before.
 
     Returns:
         The record that is there now.
@@ -113,7 +113,7 @@ def create_branch(objects: ObjectStore, record: BranchRecord) -> BranchRecord:
 
 
 def mark_dropped(objects: ObjectStore, name: BranchName, clock: Clock) -> BranchRecord:
-    """Take a branch out of use, before anything of it is removed.
+    """Mark a branch as being dropped, before anything of it is removed.
 
     Raises:
         UnknownBranch: There is none.
@@ -123,7 +123,7 @@ def mark_dropped(objects: ObjectStore, name: BranchName, clock: Clock) -> Branch
 
 
 def clear_mark(objects: ObjectStore, name: BranchName) -> None:
-    """Put a branch back into use, of which nothing was removed yet."""
+    """Undo ``mark_dropped``, for a branch of which nothing was removed yet."""
     _replace(objects, name, lambda _record: None)
 
 
@@ -142,14 +142,14 @@ def _replace(
         try:
             objects.replace(key, encode(wanted), found.version)
         except ObjectExists:
-            continue  # somebody else marks it: look again
+            continue  # another process has changed it: read it again
         return wanted
 
 
 def held_since(objects: ObjectStore) -> EpochNumber | None:
     """The oldest epoch that a branch may still need; None without branches.
 
-    One that is being dropped counts until it is gone: a promotion of it may be planned.
+    A branch that is being dropped counts until it is gone: its promotion may be planned.
 
     Raises:
         IntegrityError: The record of a branch is damaged, so what it needs is not known.

@@ -1,4 +1,4 @@
-"""Carries out, in a branch, the plans that its pipeline has stored."""
+"""Replays a pipeline's stored plans in a branch."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from laminar_dagster.runtime.survey import newest_manifest, survey
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A branch that goes after its pipeline.
+    """Replays the epochs of a pipeline in a branch.
 
     Attributes:
         main: The pipeline's checkpoints; only read.
-        branch: What carries out the plans.
-        on_step: Told of every step as it begins.
+        branch: The assembled branch, which executes the plans.
+        on_step: Called as every step begins.
     """
 
     main: CheckpointStore
@@ -49,7 +49,7 @@ class Replay:
     on_step: Callable[[EpochNumber, str], None] | None = None
 
     def require_version(self, sinks: tuple[BranchSink, ...]) -> None:
-        """Refuse to go on with a branch that another version of the pipeline computes.
+        """Refuse to go on with a branch that was made with another version of the pipeline.
 
         Raises:
             BranchMismatch: Says what differs.
@@ -66,7 +66,7 @@ class Replay:
             LaminarError: As ``EpochRunner.run``.
         """
         if self.record.start:
-            # Whoever made the branch may have been interrupted; copied once, this does nothing.
+            # The fork may have been interrupted. After a complete copy, this does nothing.
             start = self.main.parent(self.record.start)
             copy_checkpoint(self.main, self.branch.checkpoints, start)
         runner = EpochRunner(self.branch, self.on_step)
@@ -85,7 +85,7 @@ class Replay:
             yield EpochDone(report, self.branch.checkpoints.winner(epoch).manifest)
 
     def _next(self) -> EpochNumber | None:
-        """The next epoch to run, planned by now; None when it has caught up, or was promoted."""
+        """Plan and return the next epoch; None when the branch has caught up, or was promoted."""
         standing = survey(self.branch.checkpoints)
         if standing.unfinished:
             return standing.unfinished[0]
@@ -100,19 +100,19 @@ class Replay:
         if parent and self.record.is_promoted_by(stored, parent.checkpoint_id):
             return None
         replayed = replayed_plan(stored, self.record, parent, self.branch.mint())
-        # The clock is the pipeline's; how far event time may be ahead of it, the version says.
+        # The epoch's clock comes from the pipeline's plan, the bounds on event time from this one.
         plan = self._pinned(replayed.bounded(self.branch.max_ahead), parent)
         if self.branch.definition:
             self.branch.checkpoints.create_definition(self.branch.definition)
-        # Another process may replay the branch too, and have planned the same.
+        # Another process that replays the branch may have planned the same epoch.
         with contextlib.suppress(ObjectExists):
             self.branch.checkpoints.create_plan(plan)
         return epoch
 
     def _pinned(self, plan: EpochPlan, parent: CheckpointManifest | None) -> EpochPlan:
-        """With the copies of tables that the pipeline's plan has pinned, in the branch's store.
+        """The plan with the pipeline's pins, copied to the branch's store, and the branch's own.
 
-        A table that only the branch has, or declares otherwise, is copied now: nobody has before.
+        A table that only the branch has, or declares otherwise, has no older copy: it is read now.
         """
         declared = {each.reference_id: each.declaration for each in self.branch.references}
         shared = tuple(

@@ -1,8 +1,8 @@
-"""Rows of two tables compared: which of them only one has, counted as often as they occur.
+"""Compares the rows of two tables as multisets: which rows only one of them has, and how often.
 
-Values are compared exactly, floats bit by bit. Two columns are the same if they are of one family
-of types and one's values can be cast to the other's type without loss: a wider number is the same,
-its text is not.
+Values are compared exactly, floats bit by bit. Columns of different types are comparable if the
+types are of one family, and values can be cast from one to the other without loss: 1 as a wider
+integer is the same value, the text "1" is not.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RowDifference:
 
 
 def compare_rows(old: pa.Table, new: pa.Table) -> RowDifference:
-    """What has to be taken from a table, and added to it, to get another one."""
+    """The rows to remove from a table, and to add to it, to get another one."""
     alike = as_type_of(old, new.schema)
     if alike is None:
         return RowDifference(old, new)
@@ -55,7 +55,7 @@ def compare_rows(old: pa.Table, new: pa.Table) -> RowDifference:
 
 
 def as_type_of(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
-    """A table with the columns of a schema, of its types; None when it cannot have them."""
+    """The table cast to a schema; None when its columns or types are not comparable."""
     if sorted(table.column_names) != sorted(schema.names) or len(set(schema.names)) != len(schema):
         return None
     if any(not _is_akin(table.schema.field(each.name).type, each.type) for each in schema):
@@ -67,7 +67,7 @@ def as_type_of(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
 
 
 def _is_akin(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether a value of one type can be the same as one of another."""
+    """Whether values of two types can be equal."""
     if one == other or pa.types.is_null(one) or pa.types.is_null(other):
         return True
     if pa.types.is_dictionary(one):
@@ -75,7 +75,7 @@ def _is_akin(one: pa.DataType, other: pa.DataType) -> bool:
     if pa.types.is_dictionary(other):
         return _is_akin(one, other.value_type)
     if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
-        # A moment is not what a clock on the wall shows.
+        # An instant, with a time zone, never equals a local time, without one.
         return bool((one.tz is None) == (other.tz is None))
     if pa.types.is_nested(one) and pa.types.is_nested(other):
         return bool(one.id == other.id) and _are_akin(one, other)
@@ -83,7 +83,7 @@ def _is_akin(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def _are_akin(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether the parts of two nested types are; those of lists are called differently at times."""
+    """Whether the fields of two nested types are; only in structs do the fields' names matter."""
     if one.num_fields != other.num_fields:
         return False
     pairs = [(one.field(place), other.field(place)) for place in range(one.num_fields)]
@@ -109,14 +109,14 @@ def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def is_same(old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Where two columns of one type have the same value, or none."""
+    """Whether two columns of one type have equal values, or are both null, row by row."""
     old, new = comparable(old), comparable(new)
     neither = pc.and_(pc.is_null(old), pc.is_null(new))
     return pc.or_(pc.fill_null(pc.equal(old, new), False), neither)
 
 
 def _sided(table: pa.Table, side: str) -> pa.Table:
-    """What is compared, by the place of a column, and the number of each row on its side."""
+    """The comparable columns, named by position, and each row's number in its side's column."""
     columns = {f"c{place}": comparable(each) for place, each in enumerate(table.columns)}
     numbers = pa.array(np.arange(table.num_rows, dtype=np.int64))
     nothing = pa.nulls(table.num_rows, pa.int64())

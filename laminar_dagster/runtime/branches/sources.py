@@ -1,4 +1,4 @@
-"""Sources that are read and never told how far."""
+"""Sources that are read, but never acknowledged."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from laminar_dagster.core.ports import Admission, Source, SplitReader
 
 @dataclass(frozen=True, slots=True)
 class ReadOnlySource:
-    """A source of a branch: whoever reads the same one for real must not notice.
+    """A source of a branch, whose reads must not affect the pipeline that has the same source.
 
     It is not ``Grouped``, so no sink writes offsets of a group, and acknowledging it does nothing:
-    the group, or the slot, belongs to the pipeline.
+    the consumer group, or the replication slot, belongs to the pipeline.
     """
 
     inner: Source
@@ -62,4 +62,4 @@ class ReadOnlySource:
         self.inner.check_seek(position)
 
     def acknowledge(self, positions: tuple[SourcePosition, ...]) -> None:
-        """Tell nobody."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""Recovery from damage: find what is left, prove what is whole, make again what is lost."""
+"""Recovery from damage: find what is left, verify what is intact, rebuild what is lost."""
 
 from laminar_dagster.runtime.recovery.manager import RecoveryManager, RestorerFactory
 

@@ -1,4 +1,4 @@
-"""Work side by side, within a limit of time."""
+"""Runs tasks in parallel, within a time limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from laminar_dagster.core.ports import Clock
 
 ResultT = TypeVar("ResultT")
 
-# So many files are in memory at a time.
+# How many files are read at a time, and held in memory.
 WORKERS: Final = 4
 
 
@@ -28,7 +28,7 @@ class Deadline:
 
     @classmethod
     def from_now(cls, clock: Clock, seconds: float) -> Deadline:
-        """So many seconds from now on."""
+        """A deadline so many seconds from now."""
         return cls(clock, seconds, clock.monotonic())
 
     @property
@@ -40,7 +40,7 @@ class Deadline:
         """Seconds that are left.
 
         Raises:
-            RecoveryTimeout: None are.
+            RecoveryTimeout: No time is left.
         """
         left = self.seconds - self.elapsed
         if left <= 0:
@@ -50,9 +50,9 @@ class Deadline:
 
 @contextmanager
 def beside(task: Callable[[], ResultT], deadline: Deadline) -> Iterator[Callable[[], ResultT]]:
-    """Do a task while something else is done; what comes back waits for its result.
+    """Run a task in another thread during the block; yields a function that waits for its result.
 
-    That raises what the task raises, and ``RecoveryTimeout`` when it is not done in time.
+    That function raises what the task raises, and ``RecoveryTimeout`` when it is not done in time.
     """
     pool = ThreadPoolExecutor(1, thread_name_prefix="recovery-beside")
     future = pool.submit(task)
@@ -68,20 +68,20 @@ def beside(task: Callable[[], ResultT], deadline: Deadline) -> Iterator[Callable
     try:
         yield result
     finally:
-        # As below: nobody waits for a read that hangs.
+        # No waiting: a read that hangs ends by the store's own time limit.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 def side_by_side(
     tasks: Iterable[Callable[[], ResultT]], deadline: Deadline, workers: int = WORKERS
 ) -> Iterator[ResultT]:
-    """The results of tasks, as they come. The first error ends them all.
+    """The results of tasks, in the order of completion. The first error cancels the rest.
 
     Raises:
-        RecoveryTimeout: They are not done in time. What has not begun is not begun any more.
+        RecoveryTimeout: They are not done in time. Tasks that have not begun are cancelled.
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="recovery")
-    # A queue, since to wait for any of many futures looks at every one of them each time.
+    # A queue: ``concurrent.futures.wait`` would go through all pending futures for each result.
     done: SimpleQueue[Future[ResultT]] = SimpleQueue()
     in_time = True
     try:
@@ -99,5 +99,5 @@ def side_by_side(
         in_time = False
         raise
     finally:
-        # A read that hangs ends by the store's own time limit; nobody waits for it here.
+        # After a timeout, no waiting: a read that hangs ends by the store's own time limit.
         pool.shutdown(wait=in_time, cancel_futures=True)

@@ -1,10 +1,10 @@
 """Finds out what a pipeline has committed, also when the records of it are damaged.
 
 First key by key: ``_latest`` and the epochs around it, as every run does it. When that leaves a
-doubt (a pointer that is missing, damaged or leads nowhere; a record in the line that cannot be
-read; a sink or an index that knows of more, or a sink that cannot be asked), the store is listed,
-and everything that is left of an epoch is taken for a witness: its prepared record, its manifest,
-the plan of the next one.
+doubt (a pointer that is missing, damaged or dangling; a damaged record of an epoch; a sink or an
+index that is ahead of the store, or a sink that cannot be asked), the store is listed, and
+everything that is left of an epoch is evidence: its prepared record, its manifest, the plan of the
+next one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from laminar_dagster.runtime.recovery.deadline import Deadline
 from laminar_dagster.runtime.recovery.documents import Documents, DocumentT, Seen
 from laminar_dagster.runtime.recovery.found import Discovery, EpochRecords
 
-# So many epochs are read at once on the way back.
+# The documents of so many epochs are read in parallel, while walking back.
 _STRIDE: Final = 4
 
 
@@ -51,9 +51,9 @@ def discover(
     Raises:
         RecoveryTimeout: It takes too long.
         NoCheckpointAvailable: The store is empty.
-        AllCheckpointsCorrupt: There were checkpoints, and nothing is left that tells which.
-        StoreSetBack: The index, or the pointer, knows of a later checkpoint.
-        LedgerMismatch: A sink does.
+        AllCheckpointsCorrupt: There were checkpoints, and no intact record of them is left.
+        StoreSetBack: The index, or the pointer, names a later checkpoint than the store has.
+        LedgerMismatch: A sink has committed a later epoch than the store has.
         InvalidManifest: Two records contradict each other, and nothing decides between them.
         CheckpointListFailed: The store had to be listed, and cannot be.
         UnsupportedVersion: A newer release wrote one of the documents.
@@ -63,7 +63,7 @@ def discover(
     if found is None:
         found = search.by_listing()
     if (found.ledgers.newest() or GENESIS) > found.newest:
-        # A sink may have gone on while the store was read; only a second look tells.
+        # A sink may have committed an epoch while the store was read: read both again.
         found = search.by_listing()
     _require_explained(found, search.recorded, index, pipeline.checkpoints.objects.url)
     return found
@@ -104,13 +104,13 @@ class _Search:
         self.recorded = recorded
 
     def key_by_key(self) -> Discovery | None:
-        """From the pointer on, and back; None when a doubt is left."""
+        """Search from the pointer forward, then back; None when a doubt is left."""
         latest = self._documents.latest()
         pointer = latest.document
         # The pointer is read before the ledgers: they only ever move forward.
         ledgers = Ledgers.read(self._pipeline.sinks)
         if pointer is None or ledgers.errors:
-            # A sink that cannot be asked may know of more.
+            # A sink that cannot be asked may be ahead of the store.
             return None
         manifest = layout.manifest_key(pointer.checkpoint_id)
         self._documents.read_ahead([*_keys([pointer.epoch, pointer.epoch.next()]), manifest])
@@ -137,7 +137,7 @@ class _Search:
         return found
 
     def by_listing(self) -> Discovery:
-        """From everything there is."""
+        """Search a listing of the store, with every record that is left of an epoch."""
         checkpoints = self._pipeline.checkpoints
         latest = self._documents.latest()
         ledgers = Ledgers.read(self._pipeline.sinks)
@@ -178,10 +178,10 @@ class _Search:
     def _listed_epochs(
         self, listed: Mapping[EpochNumber, list[CheckpointManifest]], ledgers: Ledgers
     ) -> Iterator[EpochNumber]:
-        """Epochs with a plan or a winner, from the oldest that may matter on.
+        """Epochs with a plan or a prepared record, from the oldest that may matter on.
 
-        Records of winners are kept for ever. Those from before the oldest manifest matter only if
-        a sink is still behind them.
+        Prepared records are kept for ever. Those from before the oldest manifest matter only if
+        the ledger of a sink is still behind them.
         """
         joined = {
             entry.sink_id: entry.joined_at.previous()
@@ -204,7 +204,7 @@ class _Search:
                 yield key.epoch
 
     def _add_history(self, epochs: dict[EpochNumber, EpochRecords]) -> None:
-        """The checkpoints before the pointer's, back to the first that was collected."""
+        """Add the epochs before the oldest one, back to the first that was collected."""
         oldest = epochs[min(epochs)]
         place = 0
         while oldest.epoch > GENESIS.next() and oldest.winner:
@@ -225,7 +225,7 @@ class _Search:
             epochs[epoch] = epochs.pop(epoch)
 
     def _read_stride(self, place: int, epoch: EpochNumber) -> None:
-        """Read a few epochs at once on the way back, at every few of its places."""
+        """Read the next few epochs in parallel, at every ``_STRIDE``-th place on the way back."""
         if place % _STRIDE == 0:
             numbers = range(epoch, max(epoch - _STRIDE, GENESIS), -1)
             self._documents.read_ahead(_keys(EpochNumber(each) for each in numbers))
@@ -236,12 +236,12 @@ class _Search:
         ids: Iterable[CheckpointId] = (),
         witnesses: Iterable[ParentCheckpoint] = (),
     ) -> EpochRecords:
-        """What is left of an epoch.
+        """The documents that are left of an epoch.
 
         Args:
-            epoch: Which one.
-            ids: Checkpoints that may be its own.
-            witnesses: Who else names its checkpoint.
+            epoch: The epoch.
+            ids: Checkpoints that may be the epoch's.
+            witnesses: The checkpoint as the pointer or the next epoch's plan names it.
         """
         if self._deadline:
             self._deadline.remaining()
@@ -289,14 +289,14 @@ class _Search:
         if pointer and is_right:
             target = epochs.get(pointer.epoch)
             if target and target.winner:
-                # From a pointer to a checkpoint that was collected, nobody can go on.
+                # No epoch can build on a checkpoint that was collected.
                 can_be_used = target.has_manifest or pointer.epoch >= confirmed
                 is_right = can_be_used and _agrees(pointer, target.winner)
             elif target is None and ledgers.errors:
-                # It was collected, so every sink has it, also one that cannot be asked now.
+                # It was collected, so every sink has confirmed it, also an unavailable one.
                 is_right = _is_before_the_oldest(pointer, epochs)
             else:
-                # Nothing is left of that epoch. The next ones stand alone, if every sink has it.
+                # Nothing is left of that epoch: later ones can do without, if every sink has it.
                 has_successor = target is not None and pointer.epoch < newest
                 is_right = has_successor and _is_behind_every_sink(pointer, ledgers)
             if is_right:
@@ -327,7 +327,7 @@ def uncommitted_sinks(found: Discovery, manifest: CheckpointManifest) -> frozens
 
 
 def _keys(epochs: Iterable[EpochNumber]) -> Iterator[str]:
-    """The documents of epochs whose names follow from their numbers."""
+    """The keys of the plans and prepared records of epochs."""
     for epoch in epochs:
         yield layout.plan_key(epoch)
         yield layout.prepared_key(epoch)
@@ -345,7 +345,7 @@ def _agrees(pointer: LatestPointer, manifest: CheckpointManifest) -> bool:
 
 
 def _held_to(seen: Seen[DocumentT], is_right: bool) -> Seen[DocumentT]:
-    """A document that is whole and not the one that it should be is damaged."""
+    """The document as seen; as damaged, if it is intact but not the one that it should be."""
     if is_right:
         return seen
     problem = MalformedDocument(seen.key, "it is not the one that the other records name")

@@ -1,4 +1,4 @@
-"""Documents as they are found: whole, missing, or damaged; and how they are put back."""
+"""Reads documents that may be intact, missing or damaged, and writes them back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from laminar_dagster.core.prepared import AttemptRecord, LatestPointer, Prepared
 
 DocumentT = TypeVar("DocumentT", bound=Document)
 _READS_AT_ONCE: Final = 8
-# Seconds that a read takes of a store that is far away: there, reads side by side save time.
+# A store whose reads take more seconds than this is remote: parallel reads save time there.
 _FAR: Final = 0.005
 
 
@@ -38,7 +38,8 @@ class Seen(Generic[DocumentT]):
     Attributes:
         document: What it says; None when it is missing or damaged.
         problem: What is wrong with it; a document that is missing has one too.
-        version: To name when it is replaced; None when it is missing, or too large to be read.
+        version: For the conditional write that replaces it; None when it is missing, or too large
+            to be read.
     """
 
     key: str
@@ -53,30 +54,30 @@ class Seen(Generic[DocumentT]):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether there is an object, and not the right one."""
+        """Whether there is an object, but not the right one."""
         return self.problem is not None and not self.is_missing
 
 
 class Documents:
-    """Looks at the documents of a store, believing nothing and remembering nothing.
+    """Reads and checks the documents of a store, without a cache.
 
-    Only what was read ahead is kept, for one look at it.
+    Only documents that were read ahead are kept, until each is asked for once.
     """
 
     def __init__(self, objects: ObjectStore) -> None:
-        """Look at a store."""
+        """Read from a store."""
         self.objects = objects
         self._ahead: dict[str, VersionedObject | None] = {}
         self._last_read = 0.0
 
     def read_ahead(self, keys: Iterable[str]) -> None:
-        """Read side by side what is to be looked at next, if the last read took its time."""
+        """Read documents that are needed next, in parallel, if the store's last read was slow."""
         if self._last_read < _FAR:
             return
         with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="documents") as pool:
             reads = {key: pool.submit(self._read, key) for key in keys}
         for key, read in reads.items():
-            # What cannot be read is read again when it is looked at, and told there.
+            # A read that failed is repeated, and its error raised, when it is asked for.
             if read.exception() is None:
                 self._ahead[key] = read.result()
 
@@ -86,7 +87,7 @@ class Documents:
         return self._look(key, EpochPlan, lambda found: _other_epoch(found.epoch, epoch))
 
     def prepared(self, epoch: EpochNumber) -> Seen[Prepared]:
-        """The record of an epoch's winner."""
+        """The prepared record of an epoch, which names its winning attempt."""
 
         def problem(found: Prepared) -> str:
             found.manifest.validate()
@@ -109,7 +110,7 @@ class Documents:
         return self._look(layout.LATEST, LatestPointer, lambda _found: "")
 
     def attempt(self, manifest: CheckpointManifest) -> Seen[AttemptRecord]:
-        """The first object of a checkpoint's folder."""
+        """The record of the attempt that became a checkpoint."""
         wanted = attempt_of(manifest)
         key = layout.attempt_key(manifest.checkpoint_id)
         return self._look(key, AttemptRecord, lambda found: _unequal(found, wanted))
@@ -123,7 +124,7 @@ class Documents:
         return self._look(key, SourceOffsets, lambda found: _unequal(found, wanted))
 
     def definition(self, fingerprint: str) -> Seen[PipelineDefinition]:
-        """What stands behind a fingerprint."""
+        """The pipeline definition that a fingerprint stands for."""
         return self._look(
             layout.definition_key(fingerprint),
             PipelineDefinition,
@@ -131,9 +132,10 @@ class Documents:
         )
 
     def put(self, seen: Seen[DocumentT], document: DocumentT) -> None:
-        """Put a document in the place of one that is missing or damaged.
+        """Write a document in the place of one that is missing or damaged.
 
-        Only that very one is replaced. Whoever put the same there meanwhile has done the work.
+        A conditional write: only the version that was seen is replaced. It also succeeds if
+        another process has written the same document meanwhile.
 
         Raises:
             ObjectExists: Something else is there now.
@@ -147,7 +149,7 @@ class Documents:
         try:
             self.objects.replace(seen.key, data, version)
         except ObjectExists:
-            # The same text may be wrapped in other bytes by another version of zlib.
+            # Another version of zlib may have compressed the same document to other bytes.
             if self._look(seen.key, kind, lambda found: _unequal(found, document)).problem:
                 raise
 

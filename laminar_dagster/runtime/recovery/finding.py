@@ -1,4 +1,4 @@
-"""What a recovery has found, and what it is about to do: all of it, before anything is changed."""
+"""What a recovery has found and is about to do, as values that exist before anything is changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from laminar_dagster.runtime.recovery.repair import DocumentRepairs
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """All that is to be done, before anything is."""
+    """Every repair that a recovery is about to make."""
 
     documents: DocumentRepairs
     rebuild: Rebuild
@@ -35,7 +35,7 @@ class Remedy:
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """What is mended, in order."""
+        """The repairs, in order."""
         return (
             *self.rebuild.repairs(),
             *(each.repair for each in self.documents.ordered),
@@ -43,14 +43,14 @@ class Remedy:
 
     @property
     def left(self) -> tuple[Damage, ...]:
-        """What stays damaged."""
+        """The damage that is not repaired."""
         files = (Damage(each.file.key, each.file.epoch, each.problem) for each in self.rebuild.left)
         return (*self.documents.left, *files)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found, and what is to be done about it."""
+    """What a recovery has found in the store, and the repairs that it is about to make."""
 
     found: Discovery
     target: CheckpointManifest | None

@@ -19,8 +19,9 @@ class EpochRecords:
     """All that is left of an epoch's documents.
 
     Attributes:
-        winner: Its manifest, from whichever record holds it; None while it has no winner.
-        manifest: As found below the winner's name.
+        winner: The winning attempt's manifest, from whichever record holds it; None while the
+            epoch has no winner.
+        manifest: The manifest as found in the winner's folder.
     """
 
     epoch: EpochNumber
@@ -38,7 +39,7 @@ class EpochRecords:
 
     @property
     def documents(self) -> Iterator[Seen[EpochPlan] | Seen[Prepared] | Seen[CheckpointManifest]]:
-        """As they were found."""
+        """The documents as they were found."""
         yield self.plan
         yield self.prepared
         if self.manifest:
@@ -46,25 +47,25 @@ class EpochRecords:
 
     @property
     def has_manifest(self) -> bool:
-        """Whether its manifest exists, be it damaged."""
+        """Whether its manifest exists, even if it is damaged."""
         return self.manifest is not None and not self.manifest.is_missing
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is anything of it."""
+        """Whether any document of the epoch exists."""
         return bool(self.winner or not self.plan.is_missing or not self.prepared.is_missing)
 
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What was found, and fits together.
+    """The history of a pipeline that was found, consistent with itself.
 
     Attributes:
-        epochs: Without a hole in their numbers, the oldest first; the last may have no winner.
+        epochs: Without a gap in their numbers, the oldest first; the last may have no winner.
         newest: The newest epoch that is committed; 0 for none.
         confirmed: The newest that every sink has.
         latest: The pointer as it was found.
-        is_pointer_right: Whether it can stay as it is.
+        is_pointer_right: Whether the pointer can stay as it is.
     """
 
     epochs: Mapping[EpochNumber, EpochRecords]
@@ -87,7 +88,7 @@ class Discovery:
         return self.epochs.get(self.newest.next())
 
     def standing(self) -> Standing | None:
-        """How far the pipeline is; None when the records that tell are damaged."""
+        """How far the pipeline is; None when the records that show it are damaged."""
         pointer = self.latest.document
         target = self.epochs.get(pointer.epoch) if pointer and self.is_pointer_right else None
         if pointer is None or target is None or not target.has_manifest:
@@ -108,17 +109,17 @@ class Discovery:
         return Standing(pointer.epoch, tuple(found), pointer)
 
     def standing_when_mended(self) -> Standing:
-        """How far the pipeline is, once every document is put back that can be.
+        """How far the pipeline is, once every document is restored that can be.
 
-        What the store holds until then says less: without the pointer, epochs look unfinished that
-        every sink has.
+        Until then the store shows less: without the pointer, epochs that every sink has committed
+        look unfinished.
         """
         latest = self.latest.document if self.is_pointer_right else None
         target = None if latest else self.winner(self.confirmed)
         if target:
             latest = LatestPointer.to(target)
         confirmed = latest.epoch if latest else self.confirmed
-        # Only what every sink has is ever collected.
+        # Only confirmed checkpoints are ever collected, so all before the oldest are confirmed.
         confirmed = max(confirmed, min(self.epochs, default=GENESIS.next()).previous())
         found: list[FoundEpoch] = []
         while (records := self.epochs.get(EpochNumber(confirmed + len(found) + 1))) is not None:

@@ -1,4 +1,4 @@
-"""Reads every file that matters, once: checks it, and hands state over to whoever restores it."""
+"""Reads every file that a recovery needs, once: verifies it, and passes state to its restorer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from laminar_dagster.runtime.recovery.progress import ProgressReporter
 
 @dataclass(frozen=True, slots=True)
 class DamagedFile:
-    """A file that is missing, or not what it was."""
+    """A file that is missing or damaged."""
 
     file: KeptFile
     problem: IntegrityError
@@ -42,13 +42,13 @@ class Chain:
 
     @property
     def size_bytes(self) -> int:
-        """Of all files."""
+        """The size of all files."""
         return sum(file.size_bytes for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredChain:
-    """A partition that was read: restored, or with files that are damaged."""
+    """A partition that was read: either restored, or not because of damaged files."""
 
     chain: Chain
     seconds: float
@@ -87,7 +87,7 @@ def state_files(manifest: CheckpointManifest) -> Iterator[KeptFile]:
 
 
 class Inspector:
-    """Reads files side by side, and remembers which are whole."""
+    """Reads files in parallel, and remembers which are intact."""
 
     def __init__(
         self, objects: ObjectStore, deadline: Deadline, progress: ProgressReporter
@@ -105,10 +105,10 @@ class Inspector:
         restorers: Mapping[OperatorId, Restorable],
         others: Iterable[KeptFile],
     ) -> list[RestoredChain]:
-        """Restore partitions, and check other files; ``damaged`` tells what was found.
+        """Restore partitions, and verify other files, whose damage ``damaged`` returns later.
 
         Raises:
-            RestoreFailed: A file is whole, and no state of its operator.
+            RestoreFailed: A file is intact, but not state of its operator.
             RecoveryTimeout: It takes too long.
         """
         chains, others = list(chains), list(others)
@@ -133,7 +133,7 @@ class Inspector:
         return restored
 
     def damaged(self, files: Iterable[KeptFile]) -> list[DamagedFile]:
-        """Those of some files that are damaged. A file that was read before is not read again."""
+        """The damaged ones among some files. A file that was read before is not read again."""
         wanted = list({file.key: file for file in files}.values())
         new = [file for file in wanted if file.key not in self._known]
         self._progress.expect(sum(file.size_bytes for file in new))
@@ -144,7 +144,7 @@ class Inspector:
         return [each for each in found if each is not None]
 
     def mended(self, file: KeptFile) -> None:
-        """A file is whole again."""
+        """Remember that a file was rebuilt, and is intact."""
         self._known[file.key] = None
 
     def _check(self, file: KeptFile) -> None:
@@ -171,7 +171,7 @@ class Inspector:
             self._known[file.key] = None
             self._progress.read(len(data))
             if damaged:
-                continue  # the rest is only checked: what is below is not there
+                continue  # deltas cannot be applied without the file below: only verify the rest
             if file.is_incremental:
                 restorer.apply_delta(chain.partition_id, data)
             else:

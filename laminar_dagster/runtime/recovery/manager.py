@@ -1,8 +1,8 @@
 """The recovery manager: from a store in any state to one that the next run can go on with.
 
-It reads everything that is needed before it changes anything; it refuses by name what cannot be
-mended; and whatever it writes is what was there before. So it may be run twice, beside a running
-pipeline, and again after it was killed.
+It reads everything that is needed before it changes anything; it refuses, naming what is lost, if
+that cannot be repaired; and whatever it writes is what was there before. So it may be run twice,
+beside a running pipeline, and again after it was killed.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ from laminar_dagster.runtime.survey import survey
 RestorerFactory = Callable[[OperatorSnapshotEntry], Restorable]
 
 
-# So often is a pipeline that goes on meanwhile looked at again.
+# How often a pipeline is examined that commits epochs meanwhile, before the recovery gives up.
 _LOOKS: Final = 5
 
 
 @dataclass(slots=True)
 class _Case:
-    """What one recovery works with."""
+    """The time limit, progress and restorers of one recovery."""
 
     deadline: Deadline
     reporter: ProgressReporter
@@ -87,9 +87,9 @@ class RecoveryManager:
         """Recover a pipeline whose store has been probed.
 
         Args:
-            pipeline: Which one. Its engine is asked only when an epoch has to be run again.
+            pipeline: The pipeline. Its engine is used only when an epoch has to be run again.
             config: Limits.
-            index: Who else knows committed checkpoints.
+            index: A record of committed checkpoints outside the store, to compare it with.
         """
         self._pipeline = pipeline
         self._config = config or RecoveryConfig()
@@ -105,38 +105,41 @@ class RecoveryManager:
         restorers: RestorerFactory | None = None,
         into: Path | None = None,
     ) -> RecoveryResult:
-        """Find the newest checkpoint, restore it, and mend what is damaged.
+        """Find the newest checkpoint, restore it, and repair what is damaged.
 
         1. Discover what is committed, from whatever records are left.
         2. Choose the checkpoint, and check that the pipeline still has its operators and sources.
         3. Read every file that is needed, against its hash, and restore the state.
         4. Seek: ask every source whether reading can go on where the checkpoint ends.
-        5. Decide what can be put back and which epochs have to be run again, or refuse.
+        5. Decide what can be repaired and which epochs have to be run again, or refuse.
         6. Rebuild lost files, the oldest epoch first.
-        7. Put back lost documents, the pointer to the latest checkpoint last.
+        7. Write lost documents back, the pointer to the latest checkpoint last.
         8. Restore what could not be restored before.
 
         Steps 1 to 5 change nothing; a dry run ends after them.
 
         Args:
             epoch: Restore the checkpoint of this epoch; by default the newest. The pipeline is not
-                set back: the next run goes on from the newest one all the same.
+                rolled back: the next run still goes on from the newest checkpoint.
             operators: Restore the state of these operators only.
             dry_run: Say what would be done.
-            progress: Told how far the recovery is.
-            restorers: Makes what takes an operator's state; by default it is checked and counted.
-            into: A folder that the default writes the restored state to, for people.
+            progress: Called with the progress of the recovery.
+            restorers: Makes the restorer of an operator; the default only checks state and counts.
+            into: A folder that the default restorer writes the state to, for people.
 
         Raises:
             NoCheckpointAvailable: The store is empty.
             AllCheckpointsCorrupt, CannotRebuild, NotReproduced: Something that is needed is lost.
-            StoreSetBack, LedgerMismatch: Others know of more than the store does.
-            OperatorMismatch, UnknownOperator, UnknownSource, EpochNotCommitted: It does not fit.
-            RestoreFailed: A file is whole, and no state.
+            StoreSetBack, LedgerMismatch: The index, or a sink, is ahead of the store.
+            OperatorMismatch, UnknownSource: The pipeline lacks operators or sources of the
+                checkpoint.
+            UnknownOperator, EpochNotCommitted: There is no such operator or checkpoint.
+            RestoreFailed: A file is intact, but not state of its operator.
             RetentionExpired, SourceReplaced, SlotNotFound, SeekFailed: A source cannot go on.
             RecoveryTimeout: It takes too long.
-            RecoveryOvertaken: Something seems damaged, and the pipeline went on at every look.
-            RetryError: A service is away.
+            RecoveryOvertaken: Something seems damaged, but the pipeline committed epochs during
+                every examination.
+            RetryError: A service is unavailable.
         """
         deadline = Deadline.from_now(self._pipeline.clock, self._config.recovery_timeout)
         reporter = ProgressReporter(
@@ -150,7 +153,7 @@ class RecoveryManager:
             finding, failed, earlier = self._rebuild(case, finding, epoch, operators)
         target, remedy, restored = finding.target, finding.remedy, finding.restored
         if not dry_run:
-            # Step 7. Put back.
+            # Step 7. Write documents back.
             for each in remedy.documents.ordered:
                 deadline.remaining()
                 each.carry_out()
@@ -187,12 +190,12 @@ class RecoveryManager:
         epoch: EpochNumber | None,
         operators: tuple[str, ...] | None,
     ) -> tuple[Finding, set[str], tuple[Repair, ...]]:
-        """Run epochs again; from another look on, when what they build on goes meanwhile.
+        """Run epochs again; examine and try again when a file that they build on disappears.
 
-        Another recovery may have made it, only to build on, and removed it since.
+        Another recovery may have rebuilt that file only as a base, and removed it since.
 
         Returns:
-            What was found at last, the files of it that were not made, and what was mended before.
+            The last finding, its files that were not rebuilt, and the repairs of earlier tries.
         """
         done: dict[str, Repair] = {}
         for look in range(_LOOKS):
@@ -218,13 +221,13 @@ class RecoveryManager:
     def _examine(
         self, case: _Case, epoch: EpochNumber | None, operators: tuple[str, ...] | None
     ) -> Finding:
-        """Steps 1 to 5; once more when the pipeline went on meanwhile.
+        """Steps 1 to 5, repeated if the pipeline commits an epoch meanwhile.
 
-        Beside a running pipeline, a checkpoint may be collected while it is read. What is missing
-        then is not damage.
+        Beside a running pipeline, a checkpoint may be collected while it is read; its missing files
+        are not damage.
 
         Raises:
-            RecoveryOvertaken: The pipeline went on every time.
+            RecoveryOvertaken: The pipeline committed an epoch every time.
         """
         for _ in range(_LOOKS):
             refusal: IntegrityError | RefusedError | None = None
@@ -264,8 +267,8 @@ class RecoveryManager:
         chains = self._chains(target, operators)
         takers = _restorers(target, chains, case.make_restorer)
         others = self._other_files(found, target, operators)
-        # Step 3. Read and restore; beside it, look at the documents. Who restores a few operators
-        # wants to look at them, and mends nothing else.
+        # Step 3. Read and restore; check the documents in parallel. A call for some operators only
+        # restores their state, and repairs no documents.
         case.reporter.begin(len(takers))
         case.reporter.enter(RecoveryPhase.DOWNLOADING_SNAPSHOTS)
         objects = self._pipeline.checkpoints.objects
@@ -297,7 +300,7 @@ class RecoveryManager:
     # --- choosing -------------------------------------------------------------------------------
 
     def _choose(self, found: Discovery, epoch: EpochNumber | None) -> CheckpointManifest | None:
-        """The checkpoint to restore; None when only an epoch that was begun is left to mend."""
+        """The checkpoint to restore; None when only an epoch that was begun is left to repair."""
         if epoch is None:
             return found.winner(found.newest)
         if not GENESIS < epoch <= found.newest:
@@ -312,7 +315,7 @@ class RecoveryManager:
     def _chains(
         self, target: CheckpointManifest | None, operators: tuple[str, ...] | None
     ) -> list[Chain]:
-        """The partitions to restore, after the pipeline was compared with the checkpoint."""
+        """The partitions to restore, after checking that the pipeline fits the checkpoint."""
         if target is None:
             if operators:
                 raise NoCheckpointAvailable(self._pipeline.checkpoints.objects.url)
@@ -336,7 +339,7 @@ class RecoveryManager:
         target: CheckpointManifest | None,
         operators: tuple[str, ...] | None,
     ) -> list[KeptFile]:
-        """What is needed beside the state that is restored: output for sinks, dead letters."""
+        """Files needed besides the restored state: output for sinks, dead letters."""
         if operators is not None:
             return []
         files: list[KeptFile] = []
@@ -356,12 +359,12 @@ class RecoveryManager:
         for entry in target.sources:
             source = sources.get(entry.source_id)
             if source is None:
-                continue  # it was allowed to be missing
+                continue  # ``allow_operator_mismatch`` allows it to be missing
             for position in entry.positions:
                 source.check_seek(position)
 
     def _unfinished(self, finding: Finding, leaves_documents: bool) -> Iterator[UnfinishedEpoch]:
-        """What the next run finishes; where documents stay damaged, once they are mended."""
+        """Epochs that the next run finishes; if documents stay damaged, as if they were intact."""
         ledgers = finding.found.ledgers
         standing = None if finding.remedy.is_needed else finding.found.standing()
         if standing is None and leaves_documents:
@@ -388,11 +391,11 @@ def _restorers(
 
 
 def _restore_rest(finding: Finding) -> list[RestoredChain]:
-    """Restore the partitions of which a file was damaged, and is whole now."""
+    """Restore the partitions with files that were damaged, and are rebuilt now."""
     broken = [each.chain for each in finding.restored if each.damaged]
     again = finding.inspector.read(broken, finding.takers, ())
     for each in again:
         if each.damaged:
-            # It was whole a moment ago: the store loses files faster than they are mended.
+            # It was rebuilt a moment ago: the store loses files faster than they are repaired.
             raise each.damaged[0].problem
     return [each for each in finding.restored if not each.damaged] + again

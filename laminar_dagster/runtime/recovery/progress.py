@@ -1,4 +1,4 @@
-"""Tells how far a recovery is: now and then, and never backwards."""
+"""Reports the progress of a recovery: at intervals, and never backwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from laminar_dagster.core.ports import Clock
 from laminar_dagster.core.recovery import RecoveryPhase, RecoveryProgress
 
-# The part of the whole at which each phase begins. Reading files takes most of the time.
+# The progress, from 0 to 1, at which each phase begins. Reading files takes most of the time.
 _BEGINS: Final = {
     RecoveryPhase.READING_MANIFEST: 0.0,
     RecoveryPhase.DOWNLOADING_SNAPSHOTS: 0.05,
@@ -21,12 +21,12 @@ _BEGINS: Final = {
 
 
 class ProgressReporter:
-    """Counts, and tells the caller; safe to use from several threads."""
+    """Counts, and reports to a callback; safe to use from several threads."""
 
     def __init__(
         self, tell: Callable[[RecoveryProgress], None] | None, clock: Clock, interval: float
     ) -> None:
-        """Tell a function, at most once in an interval, and of every phase as it begins."""
+        """Call ``tell`` at most once in an interval, and as every phase begins."""
         self._tell = tell
         self._clock = clock
         self._interval = interval
@@ -42,17 +42,17 @@ class ProgressReporter:
         self.total_operators = 0
 
     def expect(self, more_bytes: int) -> None:
-        """There is so much more to read."""
+        """Add to the bytes that are to be read."""
         with self._lock:
             self.total_bytes += more_bytes
 
     def begin(self, operators: int) -> None:
-        """So many operators are to be restored, from the first one on."""
+        """Set how many operators are to be restored, and count them from zero."""
         with self._lock:
             self.operators_restored, self.total_operators = 0, operators
 
     def enter(self, phase: RecoveryPhase) -> None:
-        """A phase begins."""
+        """Begin a phase."""
         with self._lock:
             self._phase = phase
             if phase is RecoveryPhase.DOWNLOADING_SNAPSHOTS:
@@ -60,19 +60,19 @@ class ProgressReporter:
             self._report(is_due=True)
 
     def read(self, count: int) -> None:
-        """So many more bytes were read."""
+        """Count bytes that were read."""
         with self._lock:
             self.bytes_downloaded += count
             self._report()
 
     def restored(self) -> None:
-        """One more operator is restored."""
+        """Count one more restored operator."""
         with self._lock:
             self.operators_restored += 1
             self._report()
 
     def rebuilt(self, done: int, total: int) -> None:
-        """So many of so many epochs were run again."""
+        """Set how many epochs have been run again, and of how many."""
         with self._lock:
             self._epochs = (done, total)
             self._report()
@@ -107,7 +107,7 @@ class ProgressReporter:
         return begin
 
     def _remaining(self, now: float) -> float | None:
-        """By what was read up to now; an epoch that is run again takes nobody knows how long."""
+        """Seconds left, by the rate of reading; None in other phases: reruns take unknown time."""
         if self._phase is RecoveryPhase.COMPLETE:
             return 0.0
         spent = now - self._reading_since if self._reading_since is not None else 0.0

@@ -1,8 +1,8 @@
-"""Makes lost files again, by running the epochs that wrote them once more.
+"""Rebuilds lost files, by running the epochs that wrote them again.
 
-A file of epoch k is made again from the stored plan of k on top of checkpoint k-1, as
-``laminar verify`` does it. Every hash must come out as it was committed; then the bytes are put
-back under the key that they had. Whatever named the file still does, and nothing else changes.
+A file of epoch k is rebuilt from the stored plan of k on top of checkpoint k-1, as
+``laminar verify`` does it. Every hash must equal the committed one; then the bytes are written
+back under the key that they had. Manifests that name the file stay valid; nothing else changes.
 Files of checkpoint k-1 may be lost as well, so epochs are run again in ascending order.
 """
 
@@ -64,11 +64,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class EpochRun:
-    """An epoch that is to be run again, and the files that it makes again.
+    """An epoch that is to be run again, and the files that this rebuilds.
 
     Attributes:
-        manifest: What it committed; None when that is lost as well, and only the files are left to
-            compare with.
+        manifest: The committed one; None when that is lost as well, so that only the hashes of the
+            files can be compared.
     """
 
     planned: EpochPlan
@@ -83,9 +83,9 @@ class Rebuild:
 
     Attributes:
         runs: In ascending order of their epochs.
-        fallback_attempts: How far behind the checkpoint that is wanted the oldest base lies.
-        scaffold: Files of collected checkpoints that are made only to build on, and removed after.
-        left: Damaged files that nobody needs, or that cannot be made again and only people miss.
+        fallback_attempts: How many epochs the oldest base is behind the wanted checkpoint.
+        scaffold: Files of collected checkpoints, rebuilt only as a base and removed afterwards.
+        left: Damaged files that are not needed now, or only by people and cannot be rebuilt.
     """
 
     runs: tuple[EpochRun, ...] = ()
@@ -94,7 +94,7 @@ class Rebuild:
     left: tuple[DamagedFile, ...] = ()
 
     def repairs(self) -> Iterator[Repair]:
-        """What the runs mend."""
+        """The repairs that the runs make."""
         for run in self.runs:
             for each in run.files:
                 if each.file.key in self.scaffold:
@@ -129,13 +129,13 @@ class Rebuilder:
         """Which epochs have to be run again. Reads, and changes nothing.
 
         Args:
-            damaged: Everything that is damaged.
+            damaged: All damaged files.
             wanted: The epoch of the checkpoint that is restored.
 
         Raises:
-            CannotRebuild: Something that is needed cannot be made again.
-            AllCheckpointsCorrupt: It could only be made from a checkpoint that is older than the
-                limit allows.
+            CannotRebuild: A file that is needed cannot be rebuilt.
+            AllCheckpointsCorrupt: It could only be rebuilt from a checkpoint that is older than
+                the limit allows.
         """
         damaged = list({each.file.key: each for each in damaged}.values())
         by_need: defaultdict[Need, list[DamagedFile]] = defaultdict(list)
@@ -165,15 +165,15 @@ class Rebuilder:
         return Rebuild(ordered, max(0, back), frozenset(scaffold), tuple(left))
 
     def carry_out(self, rebuild: Rebuild, progress: ProgressReporter) -> tuple[DamagedFile, ...]:
-        """Run the epochs again, and put the files back.
+        """Run the epochs again, and write the files back.
 
         Returns:
-            Files that could not be made again, or came out otherwise, and that only people miss.
+            Files that could not be rebuilt, or came out different, and are not needed to go on.
 
         Raises:
-            NotReproduced: An epoch that is needed came out otherwise; its files are not put back.
-            LaminarError: One that is needed cannot be run.
-            RecoveryTimeout: There is no time left for the next one.
+            NotReproduced: An epoch that is needed came out different; nothing is written back.
+            LaminarError: An epoch that is needed cannot be run.
+            RecoveryTimeout: There is no time left for the next epoch.
         """
         failed: list[DamagedFile] = []
         marked: list[str] = []
@@ -199,7 +199,7 @@ class Rebuilder:
         return tuple(failed)
 
     def _reachable(self, wanted: EpochNumber) -> set[str]:
-        """The files that a checkpoint names which is not collected."""
+        """The files that checkpoints name which are not collected."""
         return {
             key
             for records in self._found.epochs.values()
@@ -224,7 +224,7 @@ class Rebuilder:
             run = self._run_of(epoch, files)
             runs[epoch] = run
             for each in self._inspector.damaged(state_files(run.parent) if run.parent else ()):
-                # What is built on is needed as much as what is built.
+                # A file of the base is needed as much as the files built on it.
                 file = replace(each.file, need=need)
                 needed[file.epoch][file.key] = DamagedFile(file, each.problem)
         return runs
@@ -267,7 +267,7 @@ class Rebuilder:
         return EpochRun(planned, parent, manifest, files)
 
     def _require_branch(self, planned: EpochPlan) -> None:
-        """A promotion is made again from its branch, if that is still there."""
+        """Refuse to rebuild a promotion whose branch, which it copies state from, is gone."""
         if isinstance(planned.upkeep, Promotion):
             objects, upkeep = self._pipeline.checkpoints.objects, planned.upkeep
             read_branch(objects, upkeep.branch)
@@ -288,9 +288,9 @@ class Rebuilder:
         return None
 
     def _mark(self, file: KeptFile, run: EpochRun) -> Iterator[str]:
-        """Leave the record of an attempt in the folder of a file that is made only to build on.
+        """Write an attempt's record into the folder of a scaffold file, which no manifest names.
 
-        Nothing names the file. Should this process be killed, a collector finds it by the record.
+        If this process is killed, garbage collection finds the file by that record.
         """
         checkpoint = _checkpoint_of(file)
         key, objects = layout.attempt_key(checkpoint), self._pipeline.checkpoints.objects
@@ -325,7 +325,7 @@ class Rebuilder:
                     each.file.size_bytes,
                     each.file.sha256,
                 )
-                # Without a condition: these bytes, and no others, belong here.
+                # An unconditional write is safe: the bytes have the hash of the lost file.
                 objects.put(each.file.key, data)
                 self._inspector.mended(each.file)
 
@@ -366,7 +366,7 @@ def _checkpoint_of(file: KeptFile) -> CheckpointId:
 
 
 def _with(run: EpochRun, files: Iterable[DamagedFile]) -> EpochRun:
-    # The first is needed at least as much as the second.
+    # For a file in both, ``run``'s entry wins: it is needed at least as much.
     both = {each.file.key: each for each in (*files, *run.files)}
     return EpochRun(run.planned, run.parent, run.manifest, tuple(both.values()))
 

@@ -1,8 +1,8 @@
-"""Which documents are damaged, and what they can be put back from.
+"""Which documents are damaged, and what they can be restored from.
 
-A manifest and the plan behind it are in the record of the winner, too, and that record follows from
-the two. Where sources stand, and whose folder it is, the manifest says as well. A plan of which
-nothing has come yet is nowhere else, and is made anew; also where a table it has pinned is lost.
+The prepared record contains the manifest and the plan, and can be made from them. Offset files and
+the attempt's record can be made from the manifest. A plan without a winner has no second copy: it
+is made anew, also when the copy of a reference table that it pins is lost.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DocumentT = TypeVar("DocumentT", bound=Document)
 
 @dataclass(frozen=True, slots=True)
 class DocumentRepair:
-    """A document to be put back, and how."""
+    """A repair of a document, and the function that makes it."""
 
     repair: Repair
     carry_out: Callable[[], None]
@@ -50,11 +50,11 @@ class DocumentRepair:
 
 @dataclass(frozen=True, slots=True)
 class DocumentRepairs:
-    """What is to be done about damaged documents.
+    """The repairs of damaged documents.
 
     Attributes:
-        ordered: In the order in which they are to be put back: the pointer comes last.
-        left: What stays damaged, and nobody needs to go on.
+        ordered: In the order in which they are to be made: the pointer comes last.
+        left: Damage that is not repaired, and not needed to go on.
     """
 
     ordered: tuple[DocumentRepair, ...] = ()
@@ -62,18 +62,18 @@ class DocumentRepairs:
 
 
 class DocumentMender:
-    """Looks at every document of what was discovered."""
+    """Checks every document of a discovered history, and decides how to repair it."""
 
     def __init__(
         self, pipeline: Pipeline, found: Discovery, wanted: EpochNumber, deadline: Deadline
     ) -> None:
-        """Look at a discovery.
+        """Check a discovery.
 
         Args:
-            pipeline: Whose it is.
+            pipeline: The pipeline.
             found: What was discovered.
             wanted: The epoch of the checkpoint that is restored.
-            deadline: When the looking has to be over.
+            deadline: The time limit of the check.
         """
         self._pipeline = pipeline
         self._deadline = deadline
@@ -83,7 +83,7 @@ class DocumentMender:
         self._left: list[Damage] = []
 
     def decide(self) -> DocumentRepairs:
-        """What is to be done. Reads, and changes nothing.
+        """The repairs to make. Reads, and changes nothing.
 
         Raises:
             CannotRebuild: Something that is needed to go on is lost for good.
@@ -101,7 +101,7 @@ class DocumentMender:
     # --- one kind of document after the other ---------------------------------------------------
 
     def _require_line(self) -> None:
-        """An epoch that some sink still needs, and of which nothing is left, is lost."""
+        """Refuse if an epoch that a sink still needs has no manifest and no prepared record."""
         for records in self._found.epochs.values():
             if records.winner or records.epoch > self._found.newest:
                 continue
@@ -124,7 +124,7 @@ class DocumentMender:
         if not self._found.is_kept(records, self._wanted):
             return
         if records.epoch <= self._found.newest and records.manifest and records.manifest.problem:
-            # Of an epoch after the newest, the manifest is the next step of the protocol.
+            # For an epoch after the newest, writing the manifest is the protocol's next step.
             yield self._put(records.manifest, winner, winner, "from the record of the winner")
         offset_keys = (layout.checkpoint_key(winner.checkpoint_id, e.path) for e in winner.sources)
         self._documents.read_ahead([layout.attempt_key(winner.checkpoint_id), *offset_keys])
@@ -139,7 +139,7 @@ class DocumentMender:
         yield from self._copies(winner)
 
     def _plan(self, records: EpochRecords, winner: CheckpointManifest) -> Iterator[DocumentRepair]:
-        """The plan of an epoch that has a winner: in the winner's record, or lost for good."""
+        """Restore the plan of an epoch with a winner from the prepared record, or give it up."""
         problem = records.plan.problem
         if problem is None:
             return
@@ -191,7 +191,7 @@ class DocumentMender:
             )
 
     def _copies(self, winner: CheckpointManifest) -> Iterator[DocumentRepair]:
-        """The reference tables of the newest checkpoint: a plan that is to come may name them."""
+        """Remove damaged reference tables of the newest checkpoint: the next plan may pin them."""
         if winner.epoch != self._found.newest:
             return
         lost = tuple(self._lost_copies(winner.references))
@@ -212,11 +212,11 @@ class DocumentMender:
                     yield Damage(key, pin.epoch, problem)
 
     def _forget(self, lost: tuple[Damage, ...]) -> None:
-        """So that a copy is missed at a glance, and made again."""
+        """Delete copies of tables, so that planning finds them missing and copies them again."""
         self._pipeline.checkpoints.objects.delete([each.key for each in lost])
 
     def _definition(self) -> Iterator[DocumentRepair]:
-        """What stands behind the fingerprint of the newest checkpoint."""
+        """Restore the definition that the newest checkpoint's fingerprint stands for."""
         newest, own = self._found.winner(self._found.newest), self._pipeline.definition
         if newest is None or own is None:
             return
@@ -238,7 +238,7 @@ class DocumentMender:
             return
         target, why = self._found.winner(confirmed), f"every sink has epoch {confirmed}"
         if target is None and latest.document:
-            # A run without a pointer finds its way. With a wrong one it cannot.
+            # A run can do without a pointer, but not with a wrong one.
             target = self._collected_last()
             why = "the checkpoint before the oldest that is left"
         if target is None:
@@ -252,10 +252,10 @@ class DocumentMender:
         )
 
     def _point_at(self, target: CheckpointManifest) -> None:
-        """Others may have moved the pointer since: if they are further, theirs is right."""
+        """Move the pointer to a checkpoint, unless another process has moved it further since."""
         seen = self._found.latest
         if seen.document:
-            # It is whole, and wrong: only that very one is replaced, whatever it says.
+            # An intact but wrong pointer is replaced even if it is further, unless it has changed.
             try:
                 self._documents.put(seen, LatestPointer.to(target))
             except ObjectExists:
@@ -265,7 +265,7 @@ class DocumentMender:
         self._pipeline.checkpoints.advance_latest(target)
 
     def _collected_last(self) -> CheckpointManifest | None:
-        """Only what every sink has is collected: the checkpoint before the oldest that is left."""
+        """The collected checkpoint before the oldest that is left: every sink has confirmed it."""
         oldest = next(iter(self._found.epochs.values()), None)
         if oldest is None or oldest.winner is None or not oldest.has_manifest:
             return None
@@ -317,11 +317,11 @@ class DocumentMender:
         return made
 
     def _require_uncommitted(self, epoch: EpochNumber) -> None:
-        """Another process may have gone on with the record that was damaged since.
+        """Refuse a new winner if another process has committed the epoch meanwhile.
 
         Raises:
             ObjectExists: There is a manifest of the epoch now.
-            LedgerMismatch: A sink has it.
+            LedgerMismatch: A sink has committed it.
         """
         for candidate in self._pipeline.checkpoints.candidates():
             manifest = candidate.manifest

@@ -1,4 +1,4 @@
-"""Takes state back as it is kept: Arrow files of an operator, or bytes that nobody here reads."""
+"""Restores operator state: Arrow files, or files of an unknown state backend as plain bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def restorer_of(entry: OperatorSnapshotEntry, into: Path | None = None) -> Restorable:
-    """What restores an operator, by the way its state is kept.
+    """The restorer for an operator, by its state backend.
 
     Args:
         entry: The operator, as a manifest has it.
@@ -80,7 +80,7 @@ class ArrowState:
         return int(merged.num_rows)
 
     def _take(self, partition: PartitionId, data: bytes) -> None:
-        # Imported here: a recovery of nothing needs none of it.
+        # Imported here: only needed when there is state to restore.
         from laminar_dagster.spark.arrow_files import file_table
         from laminar_dagster.spark.stored_shape import stored_shape
 
@@ -93,7 +93,7 @@ class ArrowState:
                     raise ValueError(f"it is the state of operator {shape.operator}")
                 self._own_schema = table.schema
         except (ValueError, KeyError, TypeError) as error:
-            # Arrow's own errors are among them.
+            # Arrow's errors are subclasses of these.
             reason = f"the bytes are no state of it: {error}"
             raise RestoreFailed(self.operator_id, partition, reason) from None
         self._schemas.setdefault(partition, []).append(table.schema)
@@ -103,7 +103,7 @@ class ArrowState:
 
 
 class OpaqueState:
-    """State of a kind that is not known here: its bytes are right, and that is all one can say."""
+    """State of an unknown backend: its files have the right hashes, and nothing else is checked."""
 
     def __init__(self, operator_id: OperatorId, into: Path | None = None) -> None:
         """Restore an operator; with a folder, its files are copied there as they are."""
