@@ -68,17 +68,17 @@ class SourceTraits:
     enforces_keys: bool = False
 
 
-# Given the options of a source or sink, yields an option, a problem with it, and what to do.
+# From the options of a source or sink: each bad option, its problem, and what to do.
 OptionCheck = Callable[[Mapping[str, str]], Iterable[tuple[str, str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Connectors:
-    """The options of each connector by its name. A name that ends in ``*`` stands for many.
+    """The options of each connector by its name. A name that ends in ``*`` is a prefix.
 
     Attributes:
-        traits: Of the connectors of sources that have any. Each is given the options of a source
-            and leaves odd values to its adapter, which refuses them.
+        traits: For connectors of sources with traits: a function from the options of a source. It
+            ignores invalid values, which the adapter refuses.
         checks: Checks of options beyond their names: each yields an option, what is wrong with
             it, and what to do. The adapter checks the same, but only here is the option's line in
             the file known.

@@ -73,8 +73,8 @@ def read_contract(
     """A contract for the view that its file is named after; None if something is wrong.
 
     Args:
-        path: Of its file.
-        views: Of the pipeline.
+        path: The contract's file.
+        views: The views of the pipeline.
         report: Where mistakes go.
         builds: Whether to let pandera read it too; importing pandera takes seconds.
     """

@@ -93,8 +93,8 @@ def check_sinks(
     """Refuse sinks whose rows would overwrite each other, or that cannot apply retractions.
 
     Args:
-        sinks: Of the pipeline.
-        views: All of them.
+        sinks: The sinks of the pipeline.
+        views: All views.
         rows: Finds the keys of a view's rows.
         report: Where mistakes go.
 

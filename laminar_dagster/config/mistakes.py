@@ -1,7 +1,7 @@
 """Everything that is wrong with a pipeline, reported at once.
 
-A ``Mistake`` says where, what, and what to write instead. ``Report`` gathers them while files are
-read, and ``InvalidPipeline`` carries them all to whoever shows them.
+A ``Mistake`` says where, what, and what to write instead. ``Report`` collects them while files are
+read, and ``InvalidPipeline`` is the error with all of them.
 """
 
 from __future__ import annotations

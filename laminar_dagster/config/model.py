@@ -88,7 +88,7 @@ class ReferenceTable:
     Attributes:
         key: The columns of its PRIMARY KEY, as they are declared; empty if it has none. They are
             not nullable.
-        connector: As of a source, and so are ``options`` and ``written``.
+        connector: As in ``SourceTable``, like ``options`` and ``written``.
     """
 
     reference_id: ReferenceId

@@ -63,7 +63,7 @@ class RowReader:
 
         Args:
             sources: Whose rows the views read.
-            views: All of them, in any order.
+            views: All views, in any order.
             references: The tables they are joined with.
             traits: Traits of the sources by their connectors; the default traits for the others.
         """
@@ -82,7 +82,7 @@ class RowReader:
         return self._fresh(self._known[key])
 
     def is_lasting(self, relation: Relation) -> bool:
-        """Whether no row of a relation is ever taken back."""
+        """Whether a relation has no retractions."""
         return self._read(relation).is_lasting
 
     def _read(self, relation: Relation) -> Rows:

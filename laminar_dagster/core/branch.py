@@ -2,8 +2,8 @@
 
 A branch begins at a checkpoint of its pipeline and carries out the plans that are stored there:
 the same ranges, the same clock. What it writes lies below ``branches/{name}/`` in the pipeline's
-store, in the layout of a store of its own. Its record says what it was made of, so that whoever
-goes on with it, compares it or promotes it needs nothing but the store. See docs/adr/0023.
+store, in the layout of a store of its own. Its record holds its starting point and version, so that
+continuing, comparing or promoting it needs nothing but the store. See docs/adr/0023.
 """
 
 from __future__ import annotations

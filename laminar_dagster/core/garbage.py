@@ -7,8 +7,8 @@ epoch that is not finished. Of everything else,
 * an attempt without a manifest goes when its epoch is decided (so it can never win) and it is
   older than the grace period (so its writer does not trip over missing files);
 * dead letters have a retention of their own, because people have to look at them;
-* the files of a source's snapshot go when no retained checkpoint stands before its end; drafts of
-  one go as attempts do: when another was finished and they are older than the grace period;
+* the files of a source's snapshot go when every retained checkpoint is past its end; drafts of one
+  go like attempts: when another was finished and they are older than the grace period;
 * the copies of reference tables that plans have pinned go when no retained manifest names them;
   one that no plan has named goes as attempts do: when its epoch is decided and it is older than
   the grace period;

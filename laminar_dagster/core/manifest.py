@@ -1,8 +1,8 @@
 """The manifest: a checkpoint exists if and only if its manifest does.
 
-It names every file of the state with size and SHA-256, where each source stands, and what each
-sink is to commit. It stands alone: files that an earlier checkpoint wrote are named here too, with
-their origin, so a reader needs one manifest and the collector no walk through old ones.
+It names every file of the state with size and SHA-256, the positions of each source, and what each
+sink is to commit. It is self-contained: files that an earlier checkpoint wrote are listed too, with
+their origin, so neither a reader nor the garbage collector has to walk through old manifests.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def chunk_time(seconds: float) -> int:
 
 
 class SourceOffsetEntry(Record, frozen=True, kw_only=True):
-    """Where a source stands after the epoch: one position for each of its partitions.
+    """A source after the epoch: one position for each of its partitions.
 
     Attributes:
         watermarks: One for each position, in microseconds; None before the first event.
@@ -374,7 +374,8 @@ def _check_chains(manifest: CheckpointManifest, operator: OperatorSnapshotEntry)
         )
         epoch = GENESIS
         for part in files:
-            # A delta may stand first, as full, once all windows below it are closed and dropped.
+            # A `.delta` may be listed first, as a full file, once all windows of the files before
+            # it have closed and were dropped.
             if part.path not in names[1 if part.is_incremental else 0 :]:
                 raise InvalidManifest(
                     manifest.checkpoint_id,

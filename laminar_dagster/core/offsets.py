@@ -1,4 +1,4 @@
-"""Where a source stands: positions, offsets, half-open ranges, and the identity of a source.
+"""Positions of a source: offsets, half-open ranges, and the identity of a source.
 
 A position is a tagged union with one variant for each family of sources. No field has a default:
 a missing offset is an error, because 0 would re-read or skip everything.
@@ -214,7 +214,7 @@ class SourceRange(Record, frozen=True, kw_only=True):
 
 
 class Gap(Record, frozen=True, kw_only=True):
-    """Records that were lost before they could be read, accepted by ``on_gap``."""
+    """Records that were lost before they could be read, accepted by an explicit setting."""
 
     lost: SourceRange
     reason: Text

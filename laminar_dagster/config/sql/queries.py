@@ -184,7 +184,7 @@ class QueryReader:
 
     def _check_set_operation(self, node: exp.SetOperation) -> None:
         self.refuse_clauses(node, also=_SET_ARGUMENTS)
-        # The operator stands right before its second query.
+        # The keyword of the operator is the token before its second query.
         second = span_of(node.expression)
         where = self.expressions.where(node.expression)
         if second:
