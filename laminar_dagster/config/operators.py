@@ -37,7 +37,7 @@ def arguments_of(query: Stateful) -> Iterator[str]:
 
 
 def kept_by(query: Stateful) -> tuple[str, ...]:
-    """The names of the columns that the state holds besides keys."""
+    """Names for everything that the state holds besides keys, for the operator's definition."""
     if isinstance(query, Ranked):
         order = (
             f"{each.sql} {'DESC' if each.descending else 'ASC'} "
