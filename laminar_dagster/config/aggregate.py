@@ -1,4 +1,4 @@
-"""An aggregate of a query, and the order that some of them go by."""
+"""An aggregate call of a query, with the ORDER BY that some aggregates take."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ class Aggregate:
 
     Attributes:
         name: Its column in the state, ``_a0``, ``_a1``, …
-        by: What decides which of the arguments is taken, for MIN_BY and MAX_BY.
+        by: The ordering expression of MIN_BY and MAX_BY.
         others: Further arguments, of CORR and its like, and of COUNT(DISTINCT a, b).
-        order: In which texts are joined, for STRING_AGG.
-        shares: Of percentiles: which, between 0 and 1.
+        order: The order in which STRING_AGG joins texts.
+        shares: The wanted percentiles, each between 0 and 1.
         is_list: Whether percentiles come as a list.
-        separator: Between joined texts.
-        is_distinct: Whether each text is joined once.
+        separator: What STRING_AGG puts between texts.
+        is_distinct: Whether STRING_AGG joins each distinct text once.
         precision: Of a sketch, in bits.
     """
 
@@ -88,6 +88,6 @@ class Aggregate:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """All that it looks at of its input, as Spark SQL, each once."""
+        """Every expression over the input that it reads, as Spark SQL, without duplicates."""
         given = (self.argument, self.by, *self.others, *(each.sql for each in self.order))
         return tuple(dict.fromkeys(each for each in given if each is not None))

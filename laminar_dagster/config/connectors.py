@@ -1,4 +1,4 @@
-"""Which connectors there are and which options each takes, as told by whoever has the adapters."""
+"""The known connectors and their options, as declared by the layer that has the adapters."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from laminar_dagster.config.variables import (
     missing_variables,
 )
 
-# The options that say where something is. What an empty variable leaves of a path may be the root,
-# or the project's own folder.
+# Options that locate something. They are refused when empty: a path built from an empty variable
+# could be the root, or the project's own folder.
 _PLACES: Final = frozenset(
     {
         "avro.schema",
@@ -44,19 +44,19 @@ _PLACES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SourceTraits:
-    """What a connector makes of a source, by its options.
+    """Properties of a source that follow from its connector and options.
 
     Attributes:
-        columns: Those it adds to the declared ones. Their names begin with an underscore.
-        hidden: Those of them that ``SELECT *`` does not stand for.
-        delay_micros: Of the watermark, where ``WATERMARK FOR`` names none.
-        delay_option: The option that sets it, if it is given.
-        lacks_retractions: Where it adds ``_weight``: what to set so that every change takes back
-            the row before it, and sums by weight come out right. Empty if that is so already.
-        replaces_rows: Where it adds ``_weight``: a row may come in the place of one that is not
-            taken back before.
-        enforces_keys: Its database keeps a PRIMARY KEY, and the adapter looks whether it has it.
-            Otherwise it is what an author says of messages that anybody may write.
+        columns: Columns that it adds to the declared ones. Their names begin with an underscore.
+        hidden: Added columns that ``SELECT *`` leaves out.
+        delay_micros: Delay of the watermark, where ``WATERMARK FOR`` names none.
+        delay_option: The option that sets this delay, if it is given.
+        lacks_retractions: Where it adds ``_weight``: what to set so that every update carries a
+            retraction of the old row, and sums by weight are right. Empty if every update does.
+        replaces_rows: Where it adds ``_weight``: a row may replace an older one without a
+            retraction of it (upsert).
+        enforces_keys: The database enforces the PRIMARY KEY, and the adapter checks that it has
+            one. Otherwise the key is only an author's claim about messages that anybody may write.
     """
 
     columns: tuple[Column, ...] = ()
@@ -68,21 +68,21 @@ class SourceTraits:
     enforces_keys: bool = False
 
 
-# Given the options of a source or sink, yields an option, a problem with it, and what to do.
+# From the options of a source or sink: each bad option, its problem, and what to do.
 OptionCheck = Callable[[Mapping[str, str]], Iterable[tuple[str, str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Connectors:
-    """The options of each connector by its name. A name that ends in ``*`` stands for many.
+    """The options of each connector by its name. A name that ends in ``*`` is a prefix.
 
     Attributes:
-        traits: Of the connectors of sources that have any. Each is given the options of a source
-            and leaves odd values to its adapter, which refuses them.
-        checks: Of the connectors whose options somebody else knows better: each yields an option,
-            what is wrong with it, and what to do. An adapter checks the same; here the option's
-            own place is known.
-        doubts: In the same way, what is allowed and should not be done.
+        traits: For connectors of sources with traits: a function from the options of a source. It
+            ignores invalid values, which the adapter refuses.
+        checks: Checks of options beyond their names: each yields an option, what is wrong with
+            it, and what to do. The adapter checks the same, but only here is the option's line in
+            the file known.
+        doubts: Like ``checks``, for what is allowed but discouraged: warnings.
     """
 
     sources: Mapping[str, Collection[str]]
@@ -93,7 +93,7 @@ class Connectors:
     doubts: Mapping[str, OptionCheck] = field(default_factory=dict)
 
     def traits_of(self, connector: str, options: Mapping[str, str]) -> SourceTraits:
-        """What a connector makes of a source with these options."""
+        """The traits of a source with this connector and these options."""
         read = self.traits.get(connector)
         return read(options) if read is not None else SourceTraits()
 
@@ -124,7 +124,7 @@ def check_options(
         elif (
             name in _PLACES
             and not value.strip()
-            # One that the environment lacks was told where it was filled in.
+            # A variable that is not set was reported when the option was filled in.
             and not missing_variables(options.written[name], environment)
         ):
             report.add(options.places[name], f"the option `{name}` is empty")

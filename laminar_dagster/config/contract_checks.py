@@ -1,7 +1,7 @@
-"""Which checks of pandera a contract may hold, and what they are given.
+"""Which checks of pandera a contract may hold, and their arguments.
 
-Those that look at one value at a time: whether the rows of an epoch lie in one file or in many, on
-one executor or on many, must not matter.
+Only checks of one value at a time are allowed: the result must not depend on how the rows of an
+epoch are spread over files and executors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ALIASES: Final[Mapping[str, str]] = {
     "le": "less_than_or_equal_to",
     "between": "in_range",
 }
-# What each is given, by pandera's names: what it needs, then what it may have.
+# The arguments of each check, by pandera's names: the required ones, then the optional ones.
 _ARGUMENTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "equal_to": (("value",), ()),
     "not_equal_to": (("value",), ()),
@@ -45,7 +45,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "two_sample_ttest": "an epoch is no sample: a hypothesis would stop it by chance",
     "is_monotonic": "the rows of an epoch have no order",
 }
-# What a check's `options` may say: nothing that changes what is checked.
+# The keys of a check's `options` that do not change what is checked.
 _HARMLESS: Final = frozenset(
     {"check_name", "error", "name", "title", "description", "metadata", "n_failure_cases"}
 )
@@ -60,10 +60,10 @@ _OPTION_KEYS: Final = frozenset({"options", *_HARMLESS, *_OPTIONS})
 
 
 def read_arguments(name: str, value: Any) -> tuple[str, dict[str, Any]]:
-    """The check that a name means, and what it is given.
+    """The check that a name means, and its arguments.
 
     Raises:
-        ValueError: That is not what it can be given.
+        ValueError: The check does not take these arguments.
     """
     check = _ALIASES.get(name, name)
     needed, optional = _ARGUMENTS[check]

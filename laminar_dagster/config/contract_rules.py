@@ -1,7 +1,7 @@
-"""What a contract asks of the rows of a view: plain values, which travel to the executors.
+"""The rules of a contract for the rows of a view: plain values, which travel to the executors.
 
-``config.contracts`` reads them from YAML; ``spark.contracts`` judges rows by them. Types are told
-as Spark's ``simpleString`` spells them, such as ``array<string>``.
+``config.contracts`` reads them from YAML; ``spark.contracts`` checks rows against them. Types are
+spelled as by Spark's ``simpleString``, such as ``array<string>``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ DIGITS: Final = 38
 
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
-    """What a column has to be.
+    """The type that a column must have.
 
     Attributes:
         dtype: As its author wrote it; empty if any type will do.
-        types: Those that it allows: a name such as ``decimal`` allows all of that name.
-        line: Where it stands in the contract.
+        types: The types that ``dtype`` allows: a bare ``decimal`` allows every precision.
+        line: The line of the contract.
     """
 
     column: str
@@ -43,10 +43,10 @@ class ColumnRule:
 
 @dataclass(frozen=True, slots=True)
 class CheckRule:
-    """What each value of a column that is not null has to be.
+    """A check that every value of a column must pass, nulls apart.
 
     Attributes:
-        check: The name that pandera gives it, not a short form of that.
+        check: The full name of pandera's check, never an alias.
         arguments: By pandera's names.
     """
 
@@ -71,7 +71,7 @@ class CheckRule:
         return ""
 
     def bounds(self, kind: str) -> dict[str, Any]:
-        """Its arguments, as values of a column's type where values are compared with them.
+        """Its arguments; those that values are compared with, converted to the column's type.
 
         Raises:
             ValueError: It cannot be checked on a column of this type.
@@ -99,14 +99,14 @@ class UniqueRule:
 
 @dataclass(frozen=True, slots=True)
 class ContractRules:
-    """All that a contract asks."""
+    """All rules of a contract."""
 
     columns: tuple[ColumnRule, ...] = ()
     checks: tuple[CheckRule, ...] = ()
     unique: tuple[UniqueRule, ...] = ()
 
     def misfits(self, kinds: Mapping[str, str]) -> Iterator[tuple[int, str]]:
-        """What the columns' types alone break, with the line of the contract that says so.
+        """Rules that the columns' types alone break, each with its line of the contract.
 
         Args:
             kinds: The type of each column of the view.
@@ -128,7 +128,7 @@ class ContractRules:
 
 
 def base(kind: str) -> str:
-    """The name of a type without what it is made of."""
+    """The name of a type without its parameters, such as ``array`` or ``decimal``."""
     return kind.partition("<")[0].partition("(")[0]
 
 
@@ -167,7 +167,7 @@ def _value(value: Any, kind: str) -> Any:
 
 
 def _number(value: Any, name: str) -> Decimal:
-    """Exact: 0.1 is what is written, not the nearest number in binary."""
+    """A number as an exact decimal: 0.1 as written, not the nearest binary fraction."""
     is_text = isinstance(value, str) and name == "decimal"
     if isinstance(value, bool) or not (isinstance(value, int | float) or is_text):
         raise ValueError(f"{value!r} is no number")

@@ -1,7 +1,7 @@
-"""Which types of SQL a ``dtype`` of a contract means, as pandas and pandera or as SQL spell it.
+"""The SQL types that a ``dtype`` of a contract means, spelled as in pandas, pandera or SQL.
 
-A column of a view has its type whether an epoch brings nulls or not; a column of pandas has not.
-That is why the type of the view's column is compared, and no spelling says whether it is nullable.
+Types are compared with the view's columns, not with those of a pandas frame, whose type changes
+with the nulls of an epoch. So ``Int64`` and ``int64`` mean the same: nullability is no part of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from laminar_dagster.config.sql.reader import read_column_type
 from laminar_dagster.config.sql.text import SqlText
 
 _TIMES: Final = ("timestamp", "timestamp_ntz")
-# pandas keeps these as Python's objects; so do contracts that were written for what it shows.
+# The types that pandas shows as `object`, and that contracts written for pandas call so.
 _OBJECTS: Final = ("string", "decimal", "date", "binary", "array", "map", "struct", "variant")
 
 _SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -25,12 +25,12 @@ _SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "int16": ("smallint",),
     "int32": ("int",),
     "int64": ("bigint",),
-    # Of Python and pandas a whole number of 64 bits, of SQL one of 32.
+    # In Python and pandas an integer of 64 bits, in SQL one of 32.
     "int": ("int", "bigint"),
     "float32": ("float",),
     "float64": ("double",),
     "double": ("double",),
-    # Of Python and pandas a double, of SQL a single.
+    # In Python and pandas double precision, in SQL single.
     "float": ("float", "double"),
     "str": ("string",),
     "string": ("string",),
@@ -47,7 +47,7 @@ _SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "map": ("map",),
     "struct": ("struct",),
     "variant": ("variant", "struct"),
-    # Of Arrow, as pandas names them: `date32[day][pyarrow]`.
+    # Arrow's types as pandas names them: `date32[day][pyarrow]`.
     "date32[day]": ("date",),
 }
 _STORAGE: Final = re.compile(r"(string)\[(?:python|pyarrow|pyarrow_numpy)\]|(.+)\[pyarrow\]")
@@ -63,7 +63,7 @@ def read_dtype(dtype: str) -> tuple[str, ...]:
     if text in _SPELLINGS:
         return _SPELLINGS[text]
     if time := _TIME.fullmatch(text):
-        # A zone says how an instant is shown; one that is kept without has none.
+        # With a zone it is an instant, whichever zone it is; without, it may be either type.
         return ("timestamp",) if time[1] else _TIMES
     if number := _DECIMAL.fullmatch(text):
         return (f"decimal({number[1]},{number[2] or 0})",)

@@ -1,7 +1,7 @@
 """Contracts: pandera schemas in YAML, read into rules before anything runs.
 
-Every key and every check is looked at here, so that an error has a line and a nearest spelling.
-What pandera would let pass, mend or drop silently is refused: a contract decides what is published.
+Every key and every check is read here, so that an error has a line and a nearest spelling. Options
+by which pandera would silently ignore, coerce or drop rows are refused: contracts gate publishing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _COLUMN_KEYS: Final = (
     *("coerce", "default", "drop_invalid_rows"),
     *_TEXTS,
 )
-# What weakens the gate, or means nothing here: the one value it may have, and why.
+# Options that would weaken the contract, or mean nothing here: the only value allowed, and why.
 _ONLY: Final[Mapping[str, tuple[Any, str]]] = {
     "drop_invalid_rows": (False, "a broken row stops the epoch, and is not left out of it"),
     "coerce": (False, "rows are published as the view makes them; cast in the query"),
@@ -73,10 +73,10 @@ def read_contract(
     """A contract for the view that its file is named after; None if something is wrong.
 
     Args:
-        path: Of its file.
-        views: Of the pipeline.
+        path: The contract's file.
+        views: The views of the pipeline.
         report: Where mistakes go.
-        builds: Whether pandera has to take it as well, which takes seconds to load.
+        builds: Whether to let pandera read it too; importing pandera takes seconds.
     """
     before = len(report.mistakes)
     try:
@@ -101,7 +101,7 @@ def read_contract(
 
 
 class _Reader:
-    """Walks over the nodes of a schema, and gathers what it asks and what is wrong with it."""
+    """Walks over the nodes of a schema, and collects its rules and mistakes."""
 
     def __init__(self, path: Path, report: Report, view: View | None) -> None:
         self._path = path
@@ -113,14 +113,14 @@ class _Reader:
         self._unique: list[UniqueRule] = []
 
     def rules(self) -> ContractRules:
-        """What was read, when nothing is wrong."""
+        """The rules that were read; complete only if no mistake was reported."""
         return ContractRules(tuple(self._columns), tuple(self._checks), tuple(self._unique))
 
     def schema(self, node: yaml.Node) -> None:
         """Read a whole schema."""
         found = self._mapping(node, _SCHEMA_KEYS, "a schema")
         columns = self._view.columns if self._view else ()
-        # Whether a row comes or is taken back is no value of it; a contract may still name it.
+        # Rules for all columns leave out `_weight`, which marks retractions; one may name it.
         everywhere = [column for column in columns if column.lower() != WEIGHT]
         named = self._named_columns(found.get("columns"))
         dtype = found.get("dtype")
@@ -148,14 +148,14 @@ class _Reader:
         try:
             return self._loader.construct_object(node)
         except (yaml.YAMLError, ValueError, OverflowError):
-            # A tag of another language, the 31st of February.
+            # For example a Python tag, or the 31st of February.
             self._add(node, "this value cannot be read", "put it in quotes if it is text")
             return None
 
     # --- columns --------------------------------------------------------------------------------
 
     def _named_columns(self, node: yaml.Node | None) -> list[str]:
-        """Read the columns; their names in the view, in the order of the contract."""
+        """Read the columns; returns their names in the view, in the order of the contract."""
         if node is None or _is_null(node):
             return []
         if not isinstance(node, yaml.MappingNode):
@@ -188,7 +188,7 @@ class _Reader:
         self._fit(self._checks[before:], types)
         if "name" in found and self.plain(found["name"]) not in (None, name):
             self._add(found["name"], f"{what} has another name here")
-        # A view has its columns in every epoch: one that is not required is there as well.
+        # `required: false` means nothing: a view has all its columns in every epoch.
         self._flag(found, "required", default=True)
         report = self._choice(found, "report_duplicates")
         if self._flag(found, "unique"):
@@ -242,7 +242,7 @@ class _Reader:
     def _shape(
         self, found: Mapping[str, yaml.Node], named: list[str], columns: tuple[str, ...]
     ) -> None:
-        """``strict`` and ``ordered``: a view's columns are known before anything runs."""
+        """Check ``strict`` and ``ordered`` now: a view's columns are known before it runs."""
         if "strict" in found and self.plain(found["strict"]) == "filter":
             problem = "`strict: filter` would leave columns out of what is checked"
             self._add(found["strict"], problem, "rows are published as the view makes them")
@@ -259,7 +259,7 @@ class _Reader:
     # --- checks ---------------------------------------------------------------------------------
 
     def _read_checks(self, node: yaml.Node, columns: list[str], *, of_all: bool = False) -> None:
-        """Checks come as a mapping by name, or as a list of mappings with ``check_name``."""
+        """Read checks: a mapping by name, or a list of mappings with ``check_name``."""
         if isinstance(node, yaml.SequenceNode):
             for item in node.value:
                 named = self._listed_name(item)
@@ -315,7 +315,7 @@ class _Reader:
         self._checks += [CheckRule(column, check, arguments, line) for column in columns]
 
     def _fit(self, checks: list[CheckRule], types: tuple[str, ...]) -> None:
-        """Checks that no column of the contract's own type could be judged by."""
+        """Report checks that fit none of the types that the contract gives the column."""
         for check in checks if types else ():
             problems = [check.misfit(each) for each in types]
             if all(problems):
@@ -380,7 +380,7 @@ def _is_null(node: yaml.Node) -> bool:
 
 
 def _builds(path: Path, schema: Any, report: Report) -> bool:
-    """Whether pandera takes the schema, too."""
+    """Whether pandera accepts the schema, too."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -389,7 +389,7 @@ def _builds(path: Path, schema: Any, report: Report) -> bool:
 
             deserialize_schema(_without_types(schema))  # type: ignore[no-untyped-call]
         except Exception as error:
-            # pandera and what it calls raise whatever comes first on a wrong schema.
+            # On a wrong schema pandera and its libraries raise errors of any type.
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             report.add(str(path), f"pandera does not take this schema: {reason}")
             return False
@@ -397,7 +397,7 @@ def _builds(path: Path, schema: Any, report: Report) -> bool:
 
 
 def _without_types(schema: Any) -> Any:
-    """``contract_types`` has read them; pandera knows no names of SQL."""
+    """The schema without dtypes, which are read already: pandera does not know SQL types."""
     if not isinstance(schema, dict):
         return schema
     columns = schema.get("columns")

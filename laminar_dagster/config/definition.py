@@ -1,4 +1,4 @@
-"""What the state of a pipeline depends on, written down for ``core.deployment`` to compare."""
+"""Definitions of a pipeline's operators: what their state depends on, for ``core.deployment``."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from laminar_dagster.core.definition import OperatorDefinition, PipelineDefiniti
 from laminar_dagster.core.document import FORMAT_VERSION
 from laminar_dagster.core.ids import OperatorId
 
-# In place of an expression: nobody knows which columns it mentions.
+# Stands for an expression whose columns are unknown: every column counts as mentioned.
 _EVERYTHING: Final = "*"
 
 
 def define(model: PipelineModel) -> PipelineDefinition:
-    """The definition that belongs to the model's fingerprint."""
+    """The definition of a pipeline, stored next to its fingerprint."""
     return PipelineDefinition(
         version=FORMAT_VERSION,
         pipeline=model.config.name,
@@ -111,7 +111,7 @@ def _needs(model: PipelineModel) -> Needs:
 
 
 def _define_join(operator: OperatorId, join: Join, model: PipelineModel) -> OperatorDefinition:
-    """A column that is no longer asked for can be left out; all else is what pairs there are."""
+    """Define a join: a stored column may be dropped, any other change alters its pairs."""
     inside: list[str] = [join.condition] if join.condition else []
     arguments: list[str] = []
     for side in join.sides:
@@ -146,7 +146,7 @@ def _define_join(operator: OperatorId, join: Join, model: PipelineModel) -> Oper
 def _define_python(
     operator: OperatorId, query: PythonKeyed, model: PipelineModel
 ) -> OperatorDefinition:
-    """Its author answers for what the code makes of a state that is there, and for ``version``."""
+    """The definition of an operator in Python; its author bumps ``version`` when state changes."""
     taken = [quoted(name) for name in query.takes]
     inside = [query.time, *(key.sql for key in query.keys), *taken]
     reading = _reading([query.source], inside, [], model)
@@ -174,7 +174,7 @@ def _define_python(
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What an operator reads, as its definition tells it: see there."""
+    """What an operator reads; the fields are those of ``OperatorDefinition``."""
 
     reads: dict[str, str] = field(default_factory=dict)
     columns: dict[str, str] = field(default_factory=dict)
@@ -189,12 +189,12 @@ def _reading(
     arguments: Iterable[str],
     model: PipelineModel,
 ) -> _Reading:
-    """How what is read is read, and the columns that take part.
+    """How an operator's inputs are read, and which of their columns it uses.
 
     Args:
-        below: What an operator reads.
-        inside: The expressions that decide which rows there are.
-        arguments: The expressions whose values are only kept.
+        below: The inputs of the operator.
+        inside: Expressions that decide which rows and groups there are.
+        arguments: Expressions whose values are only stored.
         model: With the sources, views and reference tables.
     """
     sources = {str(each.source_id): each for each in model.sources}
@@ -235,7 +235,7 @@ def _kept_as(query: Stateful) -> Literal["group", "window", "session", "rank"] |
 
 
 def _upstream(relation: Relation, views: Mapping[str, View]) -> Iterator[Relation]:
-    """Everything that a relation is computed from, through other views too."""
+    """Every relation upstream of a relation, itself included, through other views too."""
     for each in relations(relation):
         yield each
         if isinstance(each, TableInput) and each.name in views:
@@ -271,14 +271,14 @@ def _texts(relation: Relation) -> Iterator[str]:
     elif isinstance(relation, Explode):
         yield from (relation.items, *(each.sql for each in relation.columns))
     elif isinstance(relation, PythonRows | PythonKeyed):
-        # Code is not looked into: any column of what it reads may take part.
+        # Python code is not analysed: it may use any column of its input.
         yield _EVERYTHING
     elif not isinstance(relation, TableInput | ReferenceValue | UnionAll) and relation.where:
         yield relation.where
 
 
 def _mentioned(source: SourceTable, texts: Iterable[str]) -> set[str]:
-    """The columns of a source whose names stand in expressions. Rather one too many."""
+    """The columns of a source whose names occur in expressions; too many is safe."""
     given = [*texts]
     words = None if _EVERYTHING in given else words_in(given)
     return {

@@ -1,11 +1,11 @@
-"""What could give another answer when an epoch is run again.
+"""Functions whose result may differ when an epoch is run again.
 
 An epoch that is redone after a crash, or re-run by ``laminar verify``, has to compute the same from
-the same input. Three kinds of function stand against that: those that read the wall clock, those
-that are random, and those that look at or act on the world outside (the session, the partition a
-row happens to be in, a Java method). In Python there are two more: what is kept from one call to
-the next, and what looks at several rows, since which come together differs. ``epoch_time()`` is the
-clock that does not: it gives the epoch's logical time, which is kept in its plan.
+the same input. Three kinds of function break this: those that read the wall clock, those that are
+random, and those with side effects or that depend on the surroundings (the session, the partition
+a row happens to be in, a Java method). In Python there are two more: state kept between calls, and
+functions of several rows, since batches differ from run to run. ``epoch_time()`` is the safe clock:
+it returns the epoch's logical time, which is stored in its plan.
 """
 
 from __future__ import annotations
@@ -60,9 +60,10 @@ SIDE_EFFECT: Final = frozenset(
     }
 )
 
-# Spark takes these texts for a time that moves, wherever it makes a constant a date or timestamp.
+# Spark reads these texts relative to the current time when it casts a constant to a date or
+# timestamp.
 MOVING_TIMES: Final = frozenset({"now", "today", "tomorrow", "yesterday"})
-# Such a text, and behind it perhaps a zone: ``today``, ``Today UTC``, ``today+01:00``.
+# Such a text, with an optional zone: ``today``, ``Today UTC``, ``today+01:00``.
 _MOVING_TIME: Final = re.compile(r"([a-z]+)[ \t]*[\w+\-:/]*", re.ASCII | re.IGNORECASE)
 
 _TRIMMED: Final = "".join(map(chr, range(33)))
@@ -86,13 +87,13 @@ _SUGGESTIONS: Final[Mapping[DeterminismKind, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class DeterminismWarning:
-    """A call that could give another answer when it is run again.
+    """A call that is not deterministic.
 
     Attributes:
         operator_id: The view it stands in.
-        call: As it is written, in short.
+        call: The call as written, shortened.
         where: ``file:line:column``.
-        instead: What to write, where there is more to say than for its kind.
+        instead: A suggestion in place of the general one for its kind.
     """
 
     kind: DeterminismKind
@@ -117,8 +118,8 @@ def kind_of_call(name: str, arguments: Collection[str | None]) -> DeterminismKin
     """Why a call is not deterministic; None if it is.
 
     Args:
-        name: Of the function, in lower case.
-        arguments: The value of each that is a text literal; None for any other.
+        name: The function, in lower case.
+        arguments: The value of each argument that is a string literal; None for any other.
     """
     if name in WALL_CLOCK or (name == "unix_timestamp" and not arguments):
         return "wall_clock"
@@ -129,7 +130,7 @@ def kind_of_call(name: str, arguments: Collection[str | None]) -> DeterminismKin
 
 def is_moving_time(text: str) -> bool:
     """Whether Spark reads a text as a time relative to now: ``now``, ``today UTC``."""
-    # Java trims all control characters.
+    # Spark trims like Java: all control characters, not only spaces.
     found = _MOVING_TIME.fullmatch(text.strip(_TRIMMED))
     return found is not None and found[1].lower() in MOVING_TIMES
 

@@ -1,4 +1,4 @@
-"""What a view puts out, and what its sinks may want of it: columns, keys, rows for good."""
+"""Checks sinks against the output of their views: columns, keys, and append-only sinks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from laminar_dagster.config.sql.changelog import WEIGHT
 from laminar_dagster.core.ids import OperatorId
 
 _BOUNDS: Final = ("window_start", "window_end")
-# In these a sink names columns of its view, with commas between them, and one in what comes after
-# the prefix.
+# Options of a sink that list columns of its view, separated by commas; and the prefix of options
+# that name one column, such as `column.price`.
 _OPTIONS_OF_COLUMNS: Final = ("key", "key.columns", "value.columns")
 _RENAMES: Final = "column."
 _PUT_OUT: Final = (
@@ -37,7 +37,7 @@ _REPLACED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class KeyedByWindow:
-    """A key that holds the window of a row, and everything that the row is grouped by.
+    """A sink's key that contains the window and all GROUP BY keys of a row.
 
     Attributes:
         column: The column of the key that holds the window's start, or its end.
@@ -50,17 +50,19 @@ class KeyedByWindow:
 
 
 def keyed_by_window(view: View, key: Iterable[str]) -> KeyedByWindow | None:
-    """Why no key of a view is put out twice: a window closes once. None where that may happen.
+    """Proof that a view emits each key only once: it holds the window, which closes once.
+
+    None where a key may be emitted again.
 
     Args:
-        view: Which view.
+        view: The view.
         key: Columns of its output.
     """
     query = view.query
     if not isinstance(query, WindowAggregate):
         return None
     held = {each.sql: each.name for each in query.columns if each.name in set(key)}
-    # Windows that grow begin alike.
+    # Growing windows (CUMULATE) share a start, so only their end identifies them.
     bounds = _BOUNDS[1:] if query.window.grows else _BOUNDS
     bound = next((each for each in bounds if each in held), None)
     if bound is None or not all(each.name in held for each in query.keys):
@@ -76,7 +78,7 @@ def keyed_by_window(view: View, key: Iterable[str]) -> KeyedByWindow | None:
 def check_columns(sinks: Iterable[SinkTable], views: Iterable[View], report: Report) -> None:
     """Refuse sinks that name columns which their view does not have.
 
-    Before an epoch is computed whose rows the sink could not take.
+    Otherwise the sink would fail only after an epoch has been computed.
     """
     by_name = {str(each.name): each for each in views}
     for sink in sinks:
@@ -88,16 +90,16 @@ def check_columns(sinks: Iterable[SinkTable], views: Iterable[View], report: Rep
 def check_sinks(
     sinks: Iterable[SinkTable], views: Iterable[View], rows: RowReader, report: Report
 ) -> Iterator[SinkTable]:
-    """Refuse sinks whose rows would overwrite each other, or could not be taken back.
+    """Refuse sinks whose rows would overwrite each other, or that cannot apply retractions.
 
     Args:
-        sinks: Of the pipeline.
-        views: All of them.
-        rows: Says what identifies the rows of a view.
+        sinks: The sinks of the pipeline.
+        views: All views.
+        rows: Finds the keys of a view's rows.
         report: Where mistakes go.
 
     Yields:
-        The sinks, with what is known of their keys.
+        The sinks, with ``counts_rows`` set.
     """
     by_name = {str(each.name): each for each in views}
     for sink in sinks:
@@ -137,7 +139,7 @@ def _add_unknown(sink: SinkTable, view: View, option: str, name: str, report: Re
 
 def _with_checked_key(sink: SinkTable, rows: Rows, report: Report) -> SinkTable:
     if not all(each in rows.columns for each in sink.key):
-        # The sink itself says so, with the columns that there are.
+        # ``check_columns`` reports the unknown column.
         return sink
     if rows.identifies(sink.key):
         return sink
@@ -154,12 +156,13 @@ def _with_checked_key(sink: SinkTable, rows: Rows, report: Report) -> SinkTable:
         problem += f" `{sink.view}`, and they cannot be counted: one may come in the place of"
         problem += " another that is not taken back"
         report.warn(str(sink.place), problem, _REPLACED)
-    # A row that takes the place of another is not told from one that only has its key.
+    # Where rows are replaced without retractions, counting cannot tell a duplicate key from an
+    # update.
     return replace(sink, counts_rows=not rows.is_replaced)
 
 
 def _why_rows_change(view: View, views: Mapping[str, View], rows: RowReader) -> str:
-    """Why a view takes rows back, for people; empty where only its source may say so."""
+    """Why a view emits retractions, for people; empty if they only come from its source."""
     if WEIGHT not in view.columns:
         return ""
     for each in relations(view.query):

@@ -1,6 +1,7 @@
-"""The files of a pipeline's folder, read so that no file can hurt.
+"""The files of a pipeline's folder, read safely even if a file is hostile.
 
-A file is regular, inside the folder also after its links are followed, UTF-8, and not too large.
+Only regular files are read, whose path with links resolved is inside the folder, which are UTF-8
+and not too large.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Fingerprints: whether a changed pipeline may compute something else.
 
-What takes part: the columns and watermark of each source, its connector, and those options that
-say which records are read and how they are decoded (``DECISIVE``), and the same of each reference
-table; each view's query in canonical
-form; the number of buckets; settings of Spark SQL that change results.
+Part of a fingerprint: the columns and watermark of each source, its connector, and those options
+that decide which records are read and how they are decoded (``DECISIVE``), and the same of each
+reference table; each view's query in canonical form; the number of buckets; settings of Spark SQL
+that change results.
 
-What does not: formatting, comments, file layout; sinks and contracts, which publish and check what
-was computed; limits of an epoch, schedules, retention; options that reach a server, tune or hold a
-secret. An option takes part as it is written, so ``${NAME}`` counts by its name, never its value.
+Not part of it: formatting, comments, file layout; sinks and contracts, which publish and check what
+was computed; limits of an epoch, schedules, retention; options with addresses, tuning or secrets.
+An option counts as written, so ``${NAME}`` counts by its name, never its value.
 """
 
 from __future__ import annotations
@@ -104,11 +104,11 @@ def fingerprint(
     """SHA-256 over what a pipeline computes, in hexadecimal.
 
     Args:
-        sources: Of the pipeline, in any order.
-        views: Of the pipeline, in any order.
-        buckets: Of each operator's state.
+        sources: The pipeline's sources, in any order.
+        views: The pipeline's views, in any order.
+        buckets: How many buckets each operator's state has.
         spark: Settings of Spark, as written.
-        references: Of the pipeline, in any order.
+        references: The pipeline's reference tables, in any order.
     """
     tables = {str(each.reference_id): describe_reference(each) for each in references}
     content = {
@@ -117,7 +117,7 @@ def fingerprint(
         "views": {str(each.name): _view(each) for each in views},
         "buckets": buckets,
         "spark": {key: value for key, value in spark.items() if changes_results(key)},
-        # What came later takes part only where it is used: old fingerprints stay.
+        # Newer features are included only where used, so that old fingerprints do not change.
         **({"references": tables} if tables else {}),
     }
     return _hashed(content)
@@ -125,7 +125,7 @@ def fingerprint(
 
 def _view(view: View) -> Any:
     described = describe_query(view.query)
-    # What came to views later stands around the query, and only where it is used.
+    # Newer features of views wrap the query, only where used: old fingerprints do not change.
     return described if view.on_added is None else {"of": described, "added": view.on_added}
 
 
@@ -158,7 +158,7 @@ def _source(source: SourceTable) -> dict[str, Any]:
 
 
 def describe_reading(source: SourceTable) -> dict[str, Any]:
-    """Which records of a source are read, and how they are decoded, but for their columns."""
+    """Which records of a source are read, and how they are decoded, without the columns."""
     return {
         "watermark": source.watermark.column if source.watermark else None,
         "connector": source.connector,
@@ -179,7 +179,7 @@ def declaration_of(table: ReferenceTable) -> str:
 
 
 def describe_rows(table: ReferenceTable) -> dict[str, Any]:
-    """Which rows of a reference table are read, but for their columns."""
+    """Which rows of a reference table are read, without the columns."""
     return {
         "key": [*table.key],
         "connector": table.connector,
@@ -199,7 +199,7 @@ def _is_decisive(name: str, written: str) -> bool:
 
 
 def changes_results(key: str) -> bool:
-    """Whether a setting of Spark takes part."""
+    """Whether a setting of Spark may change results, and so is part of the fingerprint."""
     return key.startswith(_SPARK_PREFIX) and not key.startswith(_SPARK_TUNING)
 
 
@@ -310,7 +310,7 @@ def _lateness(query: Aggregation | PythonKeyed) -> dict[str, int]:
 
 
 def more_of(aggregate: Aggregate) -> list[Any]:
-    """What only some aggregates have; nothing for the others, so old fingerprints stay."""
+    """Fields that only some aggregates use; left out for others, so old fingerprints stay."""
     found = {
         "others": list(aggregate.others),
         "order": [[each.sql, each.descending, each.nulls_first] for each in aggregate.order],
@@ -326,7 +326,7 @@ def more_of(aggregate: Aggregate) -> list[Any]:
 
 def _window(window: Window) -> list[Any]:
     shape: list[Any] = [window.time, window.size_micros, window.slide_micros]
-    # What came to windows later stands last, and only where it is used: old fingerprints stay.
+    # Newer features of windows come last, only where used: old fingerprints do not change.
     if window.offset_micros or window.grows:
         shape += [window.offset_micros, window.grows]
     return shape
@@ -342,7 +342,7 @@ def _keyed(query: KeyedAggregate) -> dict[str, Any]:
 
 
 def canonical_text(content: Any) -> str:
-    """One text for one description, to compare and to hash."""
+    """A description as canonical JSON, to compare and to hash."""
     return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 

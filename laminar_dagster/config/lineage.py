@@ -1,8 +1,8 @@
 """Column lineage: which columns of its inputs each column of a view is computed from.
 
 One level deep: a view is traced to the sources and views that it reads, through the queries nested
-in it. What only decides which rows there are does not count: a WHERE, a HAVING, and the keys and
-the window of a group for its aggregates. ``COUNT(*)`` is computed from no column.
+in it. Expressions that only select or group rows do not count: WHERE, HAVING, and for aggregates
+the keys and window of their group. ``COUNT(*)`` is computed from no column.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _Origins = Mapping[str, frozenset[InputColumn]]
 
 
 def column_lineage(model: PipelineModel) -> Lineage:
-    """For each view, in order, and each of its columns, in order: what it is computed from, sorted.
+    """The input columns, sorted, of each column of each view, in the order of both.
 
-    An expression that cannot be read counts as computed from every column of its input: rather
-    one too many.
+    An expression that cannot be read counts as computed from every column of its input: lineage
+    may name too many columns, never too few.
     """
     tables: dict[str, Sequence[str]] = {
         str(each.source_id): [column.name for column in each.columns] for each in model.sources
@@ -117,7 +117,7 @@ def _trace(relation: Relation, tables: Mapping[str, Sequence[str]]) -> _Origins:
                 **{each.name: items for each in relation.found},
             }
         case PythonRows():
-            # Code is not looked into: each column may come from every one that it is given.
+            # Python code is not analysed: each column may come from every input column.
             every = frozenset().union(*_trace(relation.source, tables).values())
             return dict.fromkeys(relation.columns, every)
         case PythonKeyed():
@@ -132,7 +132,7 @@ def _trace(relation: Relation, tables: Mapping[str, Sequence[str]]) -> _Origins:
 
 
 def _trace_operator(query: PythonKeyed, inside: _Origins) -> _Origins:
-    """Keys and event time are handed on; all else may come from whatever the operator sees."""
+    """Keys and event time pass through; any other column may come from every input column."""
     own = {each.sql: _origins(each.sql, inside) for each in query.keys}
     time = _origins(query.time, inside)
     seen = frozenset().union(time, *own.values(), *(inside[name] for name in query.takes))
@@ -180,7 +180,7 @@ def _columns_of(text: str, known: tuple[str, ...], grouped: bool) -> Collection[
         try:
             tree = parse_expression(statement.tokens, text)
         except Exception:
-            # sqlglot fails in many ways on what is no SQL.
+            # sqlglot raises errors of many types on invalid SQL.
             report.add("", "it cannot be read")
             break
         Expressions(statement, "", report).check(tree, scope, Clause("SELECT", grouped))
@@ -188,7 +188,7 @@ def _columns_of(text: str, known: tuple[str, ...], grouped: bool) -> Collection[
 
 
 class _Watched(Scope):
-    """Keeps the columns that were asked for. A query's model has no qualified names."""
+    """A scope that records the columns looked up. A model's expressions have no qualified names."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         super().__init__("", Output(columns), "the input")

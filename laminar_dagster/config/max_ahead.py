@@ -1,6 +1,6 @@
 """How far event time may be ahead of an epoch's clock: an option that every source has.
 
-Executors load it, so it needs nothing else of the configuration.
+Executors load it, so it imports nothing else of the configuration.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Final
 from laminar_dagster.config.units import parse_duration
 
 MAX_AHEAD: Final = "watermark.max.ahead"
-# A day covers every clock that was set to the wrong time zone. What such a clock moves too far is
-# right again after a day at most.
+# A day allows every clock that was set to the wrong time zone. A watermark that such a clock moved
+# too far ahead is right again after a day at most.
 DEFAULT_MAX_AHEAD: Final = timedelta(days=1) // timedelta(microseconds=1)
 _UNBOUNDED: Final = "unbounded"
-# What a plan can hold; 292,000 years.
+# The largest number that a plan can store; 292,000 years.
 _MOST: Final = 2**63 - 1
 
 
 def read_max_ahead(text: str | None) -> int | None:
-    """The bound in microseconds, of the option as written; None is no bound.
+    """Read the option as written: the bound in microseconds, None for no bound.
 
     Raises:
         ValueError: It is no duration, nor ``unbounded``.

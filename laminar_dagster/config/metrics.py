@@ -17,7 +17,7 @@ _ADDRESS: Final = re.compile(r"(?:(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):)?(\d{1,5
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where to listen; port 0 is any that is free."""
+    """A host and port to listen on; port 0 is any free port."""
 
     host: str
     port: int
@@ -28,7 +28,7 @@ class ListenAddress:
 
 
 class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where measurements go; nowhere, unless told.
+    """Where measurements go; nowhere by default.
 
     Attributes:
         prometheus: Where ``laminar run`` is scraped: a port of this machine's own address, or
@@ -53,7 +53,7 @@ class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def endpoint(self) -> str | None:
-        """Where OTLP's metrics go below ``otlp``."""
+        """The address that OTLP metrics are pushed to, below ``otlp``."""
         return None if self.otlp is None else f"{self.otlp.rstrip('/')}/v1/metrics"
 
 

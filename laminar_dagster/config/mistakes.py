@@ -1,7 +1,7 @@
-"""Everything that is wrong with a pipeline, told at once.
+"""Everything that is wrong with a pipeline, reported at once.
 
-A ``Mistake`` says where, what, and what to write instead. ``Report`` gathers them while files are
-read, and ``InvalidPipeline`` carries them all to whoever shows them.
+A ``Mistake`` says where, what, and what to write instead. ``Report`` collects them while files are
+read, and ``InvalidPipeline`` is the error with all of them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final
 
 from laminar_dagster.core.errors import InvalidConfig
 
-# More than this is one mistake repeated, or a file of another kind.
+# More mistakes than this are one mistake repeated, or a file of another kind.
 MAX_SHOWN: Final = 100
 
 _WHERE: Final = re.compile(r"(.*?):(\d+)(?::(\d+))?", re.DOTALL)
 
-# Comparing a name with a hundred thousand others would look like a hang.
+# Fuzzy matching of a name with a hundred thousand others would look like a hang.
 _MAX_COMPARED: Final = 1_000
 _MAX_ALIKE: Final = 200
 _MAX_NAME: Final = 100

@@ -1,6 +1,6 @@
 """A pipeline as the engine sees it: sources, views in order, sinks.
 
-Frozen and checked. There are no statements left; what a view computes is in ``relations``.
+Frozen and checked. Nothing of SQL's statements is left; a view's query is one of ``relations``.
 """
 
 from __future__ import annotations
@@ -59,10 +59,9 @@ class SourceTable:
 
     Attributes:
         connector: Which adapter reads it, for example ``file``.
-        options: Everything else of its ``WITH``; the adapter checks them.
+        options: The other options of its ``WITH``; the adapter checks them.
         written: The options as written, ``${NAME}`` not filled in: to show, and to fingerprint.
-        added: The names of those columns that the connector adds to the declared ones. They come
-            last.
+        added: The names of the columns that the connector adds. They come last in ``columns``.
         key: The columns of its PRIMARY KEY, as they are declared; empty if it has none.
     """
 
@@ -84,12 +83,12 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceTable:
-    """A ``CREATE REFERENCE TABLE``: what streams are joined with, as an epoch's plan pins it.
+    """A ``CREATE REFERENCE TABLE``: streams join the snapshot of it that an epoch's plan pins.
 
     Attributes:
         key: The columns of its PRIMARY KEY, as they are declared; empty if it has none. They are
             not nullable.
-        connector: As of a source, and so are ``options`` and ``written``.
+        connector: As in ``SourceTable``, like ``options`` and ``written``.
     """
 
     reference_id: ReferenceId
@@ -109,8 +108,8 @@ class View:
         sql: The query as its author wrote it, or the Python.
         columns: The names of its columns, in order.
         reads: The sources and views it reads, each once, in the order of the query.
-        on_added: What rows that are there show of an aggregate that is added to the query; None if
-            such a change is to be refused.
+        on_added: What existing rows show for an aggregate that is added to the query later; None
+            to refuse such a change.
     """
 
     name: OperatorId
@@ -123,7 +122,7 @@ class View:
 
     @property
     def language(self) -> Literal["sql", "python"]:
-        """In which it is written."""
+        """The language it is written in."""
         return "python" if isinstance(self.query, PythonRows | PythonKeyed) else "sql"
 
 
@@ -133,8 +132,8 @@ class SinkTable:
 
     Attributes:
         written: As for a source.
-        counts_rows: Nothing in the view says that the sink's key identifies its rows, so they are
-            counted in every epoch.
+        counts_rows: The query does not prove that the sink's key identifies its rows, so every
+            epoch counts rows by key.
     """
 
     sink_id: SinkId
@@ -160,8 +159,8 @@ class Contract:
     """A pandera schema for a view's output.
 
     Attributes:
-        yaml: As the file spells it.
-        rules: What it asks of the rows.
+        yaml: The text of the file.
+        rules: The rules that rows must satisfy.
     """
 
     view: OperatorId
@@ -194,7 +193,7 @@ class PipelineModel:
 
     @property
     def secret_variables(self) -> frozenset[str]:
-        """The variables of the environment that processes of Spark have no need of."""
+        """The environment variables with secrets, which Spark's processes do not need."""
         options = [self.written_spark, *(each.written for each in self.sources)]
         options += [each.written for each in self.references]
         options += [each.written for each in self.sinks]

@@ -1,8 +1,8 @@
-"""What an operator needs of the views and queries below it, and nothing else of them.
+"""Describes what an operator uses of its upstream views and queries, and nothing else of them.
 
-A view that gets another column, or another aggregate, gives an operator that does not look at it
-the very rows that it gave before. So what an operator reads is described without what it does not
-use; views are written out where they are read, because it does not matter what they are called.
+An upstream view that gets one more column or aggregate still gives the same rows to an operator
+that does not use it, so the operator's state stays valid. That is why unused columns are left out
+of the description; views are inlined where they are read, because their names do not matter.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from laminar_dagster.config.relations import (
     WindowAggregate,
 )
 
-# What decides which rows an aggregation has.
+# The parts of an aggregation's description that decide which rows it has.
 _ROWS: Final = ("window", "keyed", "keys", "where", "weight", "lateness")
 
-# These may have more arguments, or fewer. Without a word for "none", what was written down before
-# the others counted would be the same as what has none, and hide that they are gone.
+# Aggregates whose further arguments are always written, even if there are none. Old digests left
+# these arguments out; an empty list tells a removed argument from such a digest.
 _ALWAYS_IN_FULL: Final = ("count_distinct", "string_agg")
 
-# Names of columns in lower case; None for all that there are.
+# Names of columns in lower case; None for all columns.
 Names = frozenset[str] | None
 
 _AGGREGATE: Final = re.compile(r"\b_a(\d+)\b")
 
 
 def words_in(texts: Iterable[str]) -> Names:
-    """Every name that stands in expressions, in lower case; None if one cannot be read."""
+    """Every name that occurs in expressions, in lower case; None if one cannot be parsed."""
     found: set[str] = set()
     for text in texts:
         try:
@@ -62,16 +62,16 @@ def words_in(texts: Iterable[str]) -> Names:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Describes what is needed of a relation."""
+    """Describes the parts of a relation that some of its columns depend on."""
 
     sources: Mapping[str, SourceTable]
     views: Mapping[str, View]
 
     def describe(self, relation: Relation, wanted: Names) -> Any:
-        """Everything on which some columns of a relation's rows, and their number, depend.
+        """Everything on which some columns of a relation, and the number of its rows, depend.
 
         Args:
-            relation: Which.
+            relation: The relation.
             wanted: The names of the columns.
         """
         match relation:
@@ -110,7 +110,7 @@ class Needs:
         times += [text for text in (time, query.weight) if text is not None]
         return {
             **{name: rest[name] for name in _ROWS if name in rest},
-            # By what they are, not by number: another aggregate moves the numbers.
+            # Aggregates by their text, not as `_a0`: one more aggregate shifts the numbers.
             "select": [[each.name, _spelled(each.sql, held)] for each in columns],
             "having": _spelled(query.having, held) if query.having else None,
             "from": self.describe(query.source, _all_of([*below, *times], query.where)),
@@ -122,7 +122,7 @@ class Needs:
         return {"columns": names, "of": self.describe(part, frozenset(names))}
 
     def _whole(self, relation: Relation) -> Any:
-        """Where it is not known what depends on what: all of it, and all that it reads."""
+        """The whole relation and all its inputs, where dependencies of columns are unknown."""
         names = sorted({each.name for each in relations(relation) if isinstance(each, TableInput)})
         below = {name: self.describe(TableInput(name), None) for name in names}
         return {"whole": describe_query(relation), "reads": below}
@@ -138,7 +138,7 @@ def _all_of(texts: Iterable[str], where: str | None) -> Names:
 
 
 def _in_full(aggregate: Aggregate) -> str:
-    """An aggregate with all its arguments; in the words of stored digests where these told all."""
+    """An aggregate with all its arguments; spelled as in old digests where those were complete."""
     text, more = f"{aggregate.function}({aggregate.argument}; {aggregate.by})", more_of(aggregate)
     is_whole = not more and aggregate.function not in _ALWAYS_IN_FULL
     return text if is_whole else f"{text} {canonical_text(more)}"
@@ -149,7 +149,7 @@ def _spelled(text: str, held: Mapping[str, str]) -> str:
 
 
 def _places(union: UnionAll, wanted: Names) -> list[int] | None:
-    """The positions of columns of a union, if all its parts list theirs."""
+    """The positions of columns of a union; None unless every part lists its columns."""
     first = union.parts[0]
     if wanted is None or not all(
         isinstance(each, Select | WindowAggregate | KeyedAggregate) for each in union.parts

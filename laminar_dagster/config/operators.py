@@ -1,4 +1,4 @@
-"""The operators of a view that keep state: what they are called, and what their state holds."""
+"""The stateful operators of a view: their ids, and what their state holds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from laminar_dagster.core.ids import OperatorId
 
 
 def arguments_of(query: Stateful) -> Iterator[str]:
-    """What is kept of its input beside keys and time, as Spark SQL."""
+    """The expressions over the input, besides keys and time, whose values the state stores."""
     if isinstance(query, Ranked):
         yield from (each.sql for each in query.order)
         yield from (each.sql for each in query.columns)
@@ -37,7 +37,7 @@ def arguments_of(query: Stateful) -> Iterator[str]:
 
 
 def kept_by(query: Stateful) -> tuple[str, ...]:
-    """What the state holds for each of its rows, told apart by name."""
+    """Names for everything that the state holds besides keys, for the operator's definition."""
     if isinstance(query, Ranked):
         order = (
             f"{each.sql} {'DESC' if each.descending else 'ASC'} "
@@ -50,7 +50,7 @@ def kept_by(query: Stateful) -> tuple[str, ...]:
 
 
 def time_of(query: Stateful) -> str | None:
-    """The event time that a state depends on, as Spark SQL; None if on none."""
+    """The event time that a state depends on, as Spark SQL; None if it depends on none."""
     if isinstance(query, Ranked):
         return query.time
     if isinstance(query, KeyedAggregate):
@@ -59,34 +59,34 @@ def time_of(query: Stateful) -> str | None:
 
 
 def id_of_part(operator: OperatorId, index: int) -> OperatorId:
-    """The name of an operator in one part of a UNION ALL."""
+    """The id of an operator in one part of a UNION ALL."""
     return OperatorId(f"{operator}.{index}")
 
 
 def id_of_input(operator: OperatorId) -> OperatorId:
-    """The name of an operator in the subquery that an aggregation reads."""
+    """The id of an operator in the subquery that an aggregation reads."""
     return OperatorId(f"{operator}.in")
 
 
 def id_of_side(operator: OperatorId, index: int) -> OperatorId:
-    """The name of an operator on the left (0) or right (1) of a join."""
+    """The id of an operator on the left (0) or right (1) of a join."""
     return OperatorId(f"{operator}.{('left', 'right')[index]}")
 
 
 def id_of_reference(operator: OperatorId) -> OperatorId:
-    """Under which name records are counted that are joined with a reference table."""
+    """The id under which records are counted that are joined with a reference table."""
     return OperatorId(f"{operator}.reference")
 
 
 def id_of_explode(operator: OperatorId) -> OperatorId:
-    """Under which name records are counted that become several rows, or none."""
+    """The id under which records are counted that EXPLODE turns into several rows, or none."""
     return OperatorId(f"{operator}.explode")
 
 
 def stateful_operators(view: View) -> Iterator[tuple[OperatorId, Keeper]]:
-    """What keeps state in a view, by the names under which their state is kept.
+    """The stateful operators of a view, each with the id under which its state is stored.
 
-    A query that a view reads twice, by a name that WITH gives it, keeps its state once.
+    A query of a WITH clause that the view reads twice has one state.
     """
     seen: set[Keeper] = set()
     for operator, query in _stateful(view.query, OperatorId(view.name)):

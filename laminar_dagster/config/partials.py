@@ -1,4 +1,4 @@
-"""What has to be kept for each aggregate, so that it can be merged and undone."""
+"""The state columns (partials) of each aggregate, which can be merged and undone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PartialFunction = Literal[
     "registers",
 ]
 
-# Made of the moments of one column, and of two.
+# Aggregates that are computed from the moments of one column, and of two.
 MOMENTS: Final = ("stddev_samp", "stddev_pop", "var_samp", "var_pop", "skewness", "kurtosis")
 PAIRED_MOMENTS: Final = (
     "corr",
@@ -43,7 +43,7 @@ PAIRED_MOMENTS: Final = (
     "regr_intercept",
     "regr_r2",
 )
-# What they give needs every value, also where none is taken back.
+# These need a multiset of all values, even without retractions.
 _OF_EVERY_VALUE: Final = ("percentile", "percentile_disc", "mode", "string_agg", "sum_distinct")
 _LEAST: Final[dict[AggregateFunction, Literal["min", "max"]]] = {
     "min": "min",
@@ -57,13 +57,13 @@ _LEAST: Final[dict[AggregateFunction, Literal["min", "max"]]] = {
 class Partial:
     """A column of an operator's state, named after what it holds.
 
-    So aggregates share what they have in common, and a state can be read after an aggregate was
-    added, moved or removed elsewhere in the query.
+    Thanks to these names aggregates share common partials, and a state can be read after an
+    aggregate was added, moved or removed elsewhere in the query.
 
     Attributes:
-        by: What decides which value is taken.
-        others: Further columns, kept beside the argument.
-        precision: Of a sketch, in bits; of moments, the highest.
+        by: The ordering expression of ``min_by`` and ``max_by``.
+        others: Further columns, stored beside the argument.
+        precision: The bits of a sketch; for moments, the highest one.
     """
 
     function: PartialFunction
@@ -75,12 +75,12 @@ class Partial:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The columns that are kept beside each other."""
+        """The expressions that are stored together: the argument, then ``others``."""
         return (self.argument, *self.others) if self.argument is not None else ()
 
     @property
     def is_opaque(self) -> bool:
-        """Whether it stays in the state, and only what is asked of it comes out."""
+        """Whether its values never leave the state, only what is computed from them."""
         return self.function in ("multiset", "buckets", "registers")
 
     @property
@@ -93,17 +93,17 @@ class Partial:
         return f"{call} by weight" if self.is_weighed else call
 
 
-# How many rows of a key are there that were not taken back.
+# The number of rows of a key that were not retracted; at zero the key is gone.
 ROWS_BY_WEIGHT: Final = Partial("count", None, True)
 
 
 def partials_of(aggregate: Aggregate, *, is_weighed: bool = False) -> tuple[Partial, ...]:
-    """What has to be kept for an aggregate, so that it can be merged.
+    """The partials that an aggregate needs, so that it can be merged.
 
     Args:
-        aggregate: Which.
-        is_weighed: Whether rows are taken back: then a sum has to know when nothing is left, and
-            what chooses among values keeps them all.
+        aggregate: The aggregate.
+        is_weighed: Whether there are retractions: then a sum also counts, to know when no value is
+            left, and aggregates that choose a value, such as MIN, keep all values.
     """
     argument, function = aggregate.argument, aggregate.function
     if function == "count":
@@ -145,7 +145,7 @@ def _merged_without_values(aggregate: Aggregate) -> tuple[Partial, ...]:
 
 
 def question_of(aggregate: Aggregate, *, is_weighed: bool) -> str | None:
-    """What is asked of a multiset or sketch for an aggregate; None if it keeps neither."""
+    """What to compute from the aggregate's multiset or sketch; None if it keeps neither."""
     function = aggregate.function
     several = function == "count_distinct" and aggregate.others
     if function in _OF_EVERY_VALUE or function.startswith("approx_") or several:
@@ -161,18 +161,18 @@ def question_of(aggregate: Aggregate, *, is_weighed: bool) -> str | None:
 
 
 def _side_by_side(aggregate: Aggregate) -> tuple[str, ...]:
-    """The columns of the multiset of an aggregate: what is chosen or ordered by comes first."""
+    """The columns of an aggregate's multiset: those that it orders or chooses by come first."""
     assert aggregate.argument is not None
     first = [each.sql for each in aggregate.order]
     first += [aggregate.by] if aggregate.by is not None else []
     if first == [aggregate.argument] and aggregate.order:
-        # It is in its own order.
+        # The argument is its own order: do not store it twice.
         first = []
     return (*first, aggregate.argument, *aggregate.others)
 
 
 def all_partials(query: Aggregation) -> tuple[Partial, ...]:
-    """What the state of an aggregation holds for each of its rows, each once."""
+    """All partials in the state of an aggregation, without duplicates."""
     is_weighed = query.weight is not None
     wanted = [ROWS_BY_WEIGHT] if is_weighed else []
     for each in query.aggregates:

@@ -32,10 +32,10 @@ class RetentionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How much history to keep.
 
     Attributes:
-        checkpoints: The newest ones.
-        grace: How long an attempt that lost is spared.
-        dead_letters: How long records that were set aside are kept, checkpoint or not.
-        history: As many epochs does Dagster remember: partitions, runs and their events.
+        checkpoints: How many of the newest checkpoints to keep.
+        grace: How long to keep files of an attempt that lost.
+        dead_letters: How long to keep dead letters, whether or not their checkpoint is kept.
+        history: For how many epochs Dagster keeps partitions, runs and their events.
     """
 
     checkpoints: Annotated[int, Meta(ge=1)] = 10
@@ -55,7 +55,7 @@ class RetentionConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def grace_period(self) -> timedelta:
-        """How long an attempt that lost is spared."""
+        """``grace`` as a duration."""
         return parse_duration(self.grace)
 
 
@@ -63,11 +63,11 @@ class EpochConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How much an epoch takes at most.
 
     Attributes:
-        max_records: Of each source.
+        max_records: The limit of each source.
         max_bytes: A number, or a text such as ``256MiB``.
-        max_delay: How long records may wait before an epoch is made of what there is.
+        max_delay: How long records may wait until an epoch starts that is not full.
         max_drift: How far a partition may run ahead of the slowest one in event time, such as
-            ``5m``; what is ahead is read later. None is no limit.
+            ``5m``; records further ahead are read later. None is no limit.
     """
 
     max_records: Annotated[int, Meta(ge=1, le=2**53)] = 1_000_000
@@ -109,7 +109,7 @@ class WatermarkConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Event time of a source, and how far behind the newest event it may lag.
 
     Attributes:
-        delay: None leaves it to the connector; to most, that is none.
+        delay: None for the connector's default, which is zero for most.
     """
 
     column: Text
@@ -122,14 +122,14 @@ class WatermarkConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChecksConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """When Dagster warns, without stopping anything.
+    """Thresholds at which Dagster warns, without stopping anything.
 
     Attributes:
-        max_epochs_behind: When more waits than so many epochs take.
-        max_state_growth: When the state has become so many times larger within ten epochs.
-        freshness: When the newest checkpoint is older; None to leave that open.
-        min_retention_headroom: When a source is about to delete what was not read: less than this
-            share of what it holds has been read.
+        max_epochs_behind: Warn when the backlog is larger than so many epochs.
+        max_state_growth: Warn when the state has grown by this factor within ten epochs.
+        freshness: Warn when the newest checkpoint is older; None for no such warning.
+        min_retention_headroom: Warn when a source may soon delete unread records: when less than
+            this share of what it holds has been read.
     """
 
     max_epochs_behind: Annotated[int, Meta(ge=1)] = 10
@@ -154,7 +154,7 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         columns: Types by name, as SQL spells them, for example ``TIMESTAMP NOT NULL``.
         key: The columns of its primary key.
-        options: What the connector takes.
+        options: The options of the connector.
     """
 
     name: SourceId
@@ -169,9 +169,9 @@ class ReferenceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A reference table in YAML: the same as a ``CREATE REFERENCE TABLE``.
 
     Attributes:
-        columns: As of a source.
+        columns: As in ``SourceConfig``.
         key: The columns of its primary key.
-        options: What the connector takes.
+        options: The options of the connector.
     """
 
     name: ReferenceId
@@ -191,18 +191,18 @@ class SinkConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in ``pipeline.yml``.
+    """The content of ``pipeline.yml``.
 
     Attributes:
         store: Where checkpoints live: a path (from the project's folder), ``file://`` or ``s3://``.
         buckets: Hash buckets of each operator's state; ``laminar rescale`` follows a change.
-        determinism: What happens to a view that could give another answer when it is run again.
+        determinism: Whether to refuse views that are not deterministic, or only warn of them.
         idle_timeout: After how long without records a partition no longer holds the watermark.
-        on_bad_record: Keep a record aside that cannot be decoded, or is too far ahead of the clock;
-            or stop.
+        on_bad_record: Make a dead letter of a record that cannot be decoded, or is too far ahead of
+            the clock; or stop.
         on_gap: Stop when a source lost records, or go on from the earliest it has.
-        schedule: A cron expression, in place of asking whenever there is data.
-        owners: Who answers for it in Dagster: addresses of mail, or ``team:name``.
+        schedule: A cron expression for epochs; without it, they run whenever there is data.
+        owners: The owners in Dagster: mail addresses, or ``team:name``.
         checks: When Dagster warns.
         metrics: Where measurements go.
         spark: Settings of Spark, for example ``spark.sql.shuffle.partitions``.

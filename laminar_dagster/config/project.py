@@ -1,4 +1,4 @@
-"""Loads a pipeline's folder into the engine's model, or tells everything that is wrong with it."""
+"""Loads a pipeline's folder into the engine's model, or reports every mistake in it."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def load_pipeline(
 
     Args:
         folder: Holds ``pipeline.yml``, files of SQL, ``models/`` and ``contracts/``.
-        environment: Where ``${NAME}`` is taken from.
+        environment: The variables that ``${NAME}`` stands for.
         connectors: The known connectors and their options; None to leave them unchecked.
-        builds_contracts: Whether pandera looks at the contracts; what only looks at a pipeline
-            can do without, and is faster by seconds.
+        builds_contracts: Whether pandera reads the contracts, too; commands that only show a
+            pipeline leave this out, which saves seconds.
 
     Raises:
         InvalidPipeline: Lists every mistake.
@@ -106,15 +106,15 @@ def load_pipeline(
 
 
 def read_sinks(folder: Path, environment: Mapping[str, str] = os.environ) -> tuple[SinkTable, ...]:
-    """The sinks that a folder describes, as far as they can be read; mistakes are passed over.
+    """The sinks that a folder describes, as far as they can be read; mistakes are ignored.
 
-    For who asks what other pipelines write to. Their views are not looked at.
+    For finding out what other pipelines write to. Their views are not read.
     """
     return _Loader(folder, environment, None, builds_contracts=False).sinks()
 
 
 class _Loader:
-    """Reads one folder, and gathers what is wrong."""
+    """Reads one folder, and collects mistakes."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Loader:
         check_columns(sinks, views, report)
         complete = len(views) == len(names)
         if not report.mistakes:
-            # Of tables and queries that are wrong themselves, nothing is known.
+            # Keys of rows can be derived only from tables and queries without mistakes.
             traits = {
                 each.source_id: self._traits(each.connector, each.options) for each in sources
             }
@@ -162,7 +162,7 @@ class _Loader:
             sinks = [*check_sinks(sinks, views, rows, report)]
         contracts = self._contracts(files, views, complete=complete)
         report.raise_if_any()
-        # Nothing is wrong, so there is a configuration.
+        # Without a mistake there is a configuration.
         assert config is not None
         if not views:
             report.warn(str(files.folder), "the pipeline has no view", "so it computes nothing")
@@ -248,7 +248,7 @@ class _Loader:
             return None
 
     def _identifier(self, kind: type[IdT], name: Name, space: str) -> IdT | None:
-        """A checked name that no other object of its kind has."""
+        """A valid name that no other object of its kind has; None, and a mistake, otherwise."""
         try:
             identifier = kind(name.text)
         except InvalidName as error:
@@ -260,7 +260,7 @@ class _Loader:
             self._report.add(name.where, f"the name `{name.text}` is reserved", hint)
             return None
         first = self._names.setdefault((space, name.text.lower()), name)
-        # By identity: several may stand on one line.
+        # By identity: two equal names on one line are still two.
         if first is not name:
             what = "source, reference table or view" if space == "table" else space
             problem = f"there is already a {what} `{name.text}`"
@@ -372,7 +372,7 @@ class _Loader:
         tables: dict[str, tuple[str, Output]],
     ) -> Iterator[ParsedModel]:
         for path in files.python:
-            # Needs Arrow, which takes a moment to load: only where there are such files.
+            # Imported only if there are Python models: this loads Arrow, which is slow.
             from laminar_dagster.config.python_files import findings_in, parse_model
             from laminar_dagster.models.code import ModelCode
 
@@ -386,7 +386,7 @@ class _Loader:
                 continue
             before = len(self._report.mistakes)
             self._determinism(findings_in(name, code, self._report), config)
-            # What is refused is not run.
+            # Do not run code that was refused.
             is_refused = len(self._report.mistakes) > before
             parsed = None if is_refused else parse_model(name, code, self._report)
             if parsed is not None:
@@ -432,7 +432,7 @@ class _Loader:
         self, files: PipelineFiles, views: list[View], *, complete: bool
     ) -> list[Contract]:
         if not complete:
-            # A contract for a view that is itself wrong would look wrong too.
+            # A contract of a view with mistakes would report false ones of its own.
             return []
         found = [
             read_contract(path, views, self._report, builds=self._builds_contracts)

@@ -1,7 +1,7 @@
-"""Files of Python in ``models/``: looked at for determinism, then run to see what they declare.
+"""Files of Python in ``models/``: checked for determinism, then run to see what they declare.
 
-The only module of the configuration that needs Arrow: it is imported where a pipeline has such
-files.
+The only module of the configuration that needs Arrow, so it is imported only if a pipeline has
+such files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from laminar_dagster.models.purity import impurities
 
 
 def findings_in(name: OperatorId, code: ModelCode, report: Report) -> list[DeterminismWarning]:
-    """What a file could give another answer by; notes a mistake if it is no Python."""
+    """The calls of a file that are not deterministic; notes a mistake if it is not Python."""
     try:
         found = impurities(code.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -42,7 +42,7 @@ def parse_model(name: OperatorId, code: ModelCode, report: Report) -> ParsedMode
     except Exception as error:
         line = line_in(code.file, error) or 1
         reason = str(error) or type(error).__name__
-        # Its text is the key alone.
+        # The text of a KeyError is only the key.
         reason = f"KeyError: {reason}" if isinstance(error, KeyError) else reason
         hint = "put @model or @keyed_operator before what makes the rows"
         report.add(f"{code.file}:{line}", reason, hint if "model" in reason else "")
@@ -69,7 +69,7 @@ def _described(found: Declared) -> DeclaredRows | DeclaredOperator:
 
 
 def _line_of(found: Declared, text: str) -> int:
-    """Where a model begins: at what stands before its function or class."""
+    """The line where a model begins: its first decorator, or its function or class."""
     function = found.function if isinstance(found, RowModel) else found.on_rows
     code = getattr(function, "__code__", None)
     line = int(code.co_firstlineno) if code else 1

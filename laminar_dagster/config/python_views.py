@@ -1,4 +1,4 @@
-"""Models in Python as views: what they declare, held against what they read."""
+"""Models in Python as views: their declarations, checked against the relation they read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from laminar_dagster.core.ids import OperatorId
 
 @dataclass(frozen=True, slots=True)
 class DeclaredRows:
-    """What ``@model`` says."""
+    """The arguments of ``@model``."""
 
     reads: str
     columns: tuple[str, ...]
@@ -33,7 +33,7 @@ class DeclaredRows:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredOperator:
-    """What ``@keyed_operator`` says; ``state`` with types as Arrow spells them."""
+    """The arguments of ``@keyed_operator``; the types of ``state`` as Arrow spells them."""
 
     reads: str
     columns: tuple[str, ...]
@@ -51,7 +51,7 @@ class ParsedModel:
 
     Attributes:
         line: Where the model begins.
-        reads: What it reads, in lower case.
+        reads: The names of the relations it reads, in lower case.
     """
 
     name: OperatorId
@@ -62,14 +62,14 @@ class ParsedModel:
 
     @property
     def where(self) -> str:
-        """For mistakes."""
+        """``file:line``, for mistakes."""
         return f"{self.python.file}:{self.line}"
 
 
 def read_model(
     parsed: ParsedModel, tables: Mapping[str, tuple[str, Output]], report: Report
 ) -> tuple[View | None, Output]:
-    """Hold a model against the source or view that it reads; None, and mistakes, if it fits not."""
+    """Check a model against the relation it reads; None, and mistakes, if they do not fit."""
     declared = parsed.declared
     found = tables.get(declared.reads.lower())
     if found is None:

@@ -13,19 +13,19 @@ from typing import Final
 
 from laminar_dagster.config.variables import HIDDEN
 
-# Shorter values would blot out ordinary words.
+# Hiding shorter values would also hide ordinary words.
 _SHORTEST: Final = 6
 _SECRET_NAME: Final = re.compile(
     r"secret|passw(or)?d|passphrase|token|credential|signature"
     r"|(access|api|private|account)[-_]?key",
     re.IGNORECASE,
 )
-# A name that tells where a secret is kept, or which of them is meant.
+# The name of something that locates or names a secret, and is not one itself.
 _NOT_ITSELF: Final = re.compile(r"_(file|path|uri|url|endpoint|name)$", re.IGNORECASE)
 # A password may hold a '/', after which the rest of it looks like a path.
 _USER_INFO: Final = re.compile(r"(://)(?:[^\s/?#]*|[^\s/?#:@]*:\S*)(@)")
 _QUOTED_USER_INFO: Final = re.compile(r"(%3A%2F%2F)(?:(?!%2F)\S)*(%40)", re.IGNORECASE)
-# Begins where a word begins and gives nothing back.
+# The lookbehind and the possessive ``++`` keep this from backtracking.
 _PARAMETER: Final = re.compile(r"(?<![\w.-])([\w.-]++)=([^\s&;,'\"]+)")
 # The patterns take quadratic time on a hostile text; nobody reads a line as long as this.
 _LONGEST_LINE: Final = 4096
@@ -34,8 +34,8 @@ _LONGEST_LINE: Final = 4096
 def redact(text: str) -> str:
     """A text without the credentials in it, as far as they can be recognised.
 
-    They are: whatever stands before the ``@`` of an address, the value of a parameter that is
-    named like a secret, and the value of any environment variable that is.
+    Credentials are: whatever stands before the ``@`` of an address, the value of a parameter that
+    is named like a secret, and the value of any environment variable that is named so.
     """
     for secret in _secrets_of_environment():
         text = text.replace(secret, HIDDEN)
@@ -44,7 +44,7 @@ def redact(text: str) -> str:
 
 def _redact_line(line: str) -> str:
     if len(line) > _LONGEST_LINE:
-        # Whole words only: half a secret is not recognised.
+        # Cut between words: a secret cut in half would not be recognised.
         line = line[:_LONGEST_LINE].rpartition(" ")[0] + " …"
     for pattern in (_USER_INFO, _QUOTED_USER_INFO):
         line = pattern.sub(rf"\g<1>{HIDDEN}\g<2>", line)

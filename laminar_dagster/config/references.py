@@ -15,12 +15,12 @@ from laminar_dagster.config.sql.syntax import CreateReference, CreateSource, Nam
 
 REFRESH: Final = "refresh.interval"
 ON_RETRACTION: Final = "on_retraction"
-# Two of these that look the same may differ, and two that differ may be the same.
+# Not comparable by value: 0.0 = -0.0, NaN, and nested types have no canonical text.
 _UNFIT_FOR_KEYS: Final = ("float", "double", "real", "array", "map", "struct", "variant")
 
 
 def check_column_names(name: Name, columns: Sequence[Column], report: Report) -> None:
-    """Refuse names of columns that cannot be, or that mean something else."""
+    """Refuse names of columns that are not valid, or are reserved."""
     for column in columns:
         if is_reserved(column.name):
             problem = f"the column `{column.name[:80]}` of `{name.text}` has a reserved name"
@@ -30,12 +30,12 @@ def check_column_names(name: Name, columns: Sequence[Column], report: Report) ->
 
 
 def is_reserved(column: str) -> bool:
-    """Whether a name of a column means something else."""
+    """Whether a column's name is reserved: it begins with ``_``, or names a window's edge."""
     return column.startswith("_") or column.lower() in WINDOW_COLUMNS
 
 
 def is_usable(column: str) -> bool:
-    """Whether a column can have a name."""
+    """Whether a name is valid for a column."""
     return bool(column) and len(column) <= 200 and column.isprintable()
 
 
@@ -73,7 +73,7 @@ def read_key(found: CreateReference | CreateSource, report: Report) -> tuple[str
 
 
 def columns_with_key(columns: Iterable[Column], key: Collection[str]) -> tuple[Column, ...]:
-    """The columns of a reference table; a row whose key is null could be told from no other."""
+    """The columns of a reference table, those of its key NOT NULL: a null identifies no row."""
     return tuple(
         dataclasses.replace(each, nullable=each.nullable and each.name not in key)
         for each in columns

@@ -3,9 +3,9 @@
 A query is one of these shapes, nested through ``Relation``:
 
     Select          projection and filter of one relation
-    WindowAggregate GROUP BY a window of event time (and keys), put out when the window closes
-    KeyedAggregate  GROUP BY keys, put out whenever it changes; or by sessions
-    Ranked          the first rows of each key, put out whenever they change
+    WindowAggregate GROUP BY a window of event time (and keys), emitted when the window closes
+    KeyedAggregate  GROUP BY keys, emitted whenever it changes; or by sessions
+    Ranked          the first rows of each key, emitted whenever they change
     Join            the rows of two relations that belong together
     ReferenceJoin   the rows of a relation, each with its partners in a reference table
     ReferenceValue  the rows of a relation, each with a value of a whole reference table
@@ -54,7 +54,8 @@ class Window:
     Attributes:
         time: Spark SQL of the event time, a timestamp.
         offset_micros: By how much its edges are shifted from midnight, 1970.
-        grows: It begins every ``size``, and ends every ``slide`` up to that (CUMULATE).
+        grows: CUMULATE: windows start every ``size``, and one ends every ``slide`` after that, up
+            to ``size``.
     """
 
     time: str
@@ -73,9 +74,9 @@ class WindowAggregate:
         keys: Columns ``_k0``, ``_k1``, … over the input's columns.
         having: Over ``_k0`` …, ``_a0`` …, ``window_start``, ``window_end``.
         columns: The output, over the same names as ``having``.
-        weight: Spark SQL of the weight of the input's rows; None if they are never taken back.
-        lateness_micros: It closes so long after the watermark has passed its end, and takes records
-            that are so late.
+        weight: Spark SQL of the weight of the input's rows; None if there are no retractions.
+        lateness_micros: Allowed lateness: a window closes so long after the watermark has passed
+            its end, and accepts late records until then.
     """
 
     source: Relation
@@ -96,12 +97,12 @@ class KeyedAggregate:
     Attributes:
         kind: A *group* has one row for each key; a *window* one for each window and key; a
             *session* one for each stretch of a key's events.
-        emits: Each change, as rows of ``_weight`` -1 and +1; or each row once, when it ends.
-        window: Of the kind *window*.
+        emits: *Changes* as rows of ``_weight`` -1 and +1; or each row once, at its *close*.
+        window: The window, for the kind *window*.
         time: Spark SQL of the event time; None where nothing depends on it.
-        gap_micros: A group leaves the view, and a session ends, so long after its last event. None
+        gap_micros: How long after its last event a group leaves the view, and a session ends. None
             for groups that stay.
-        weight: Spark SQL of the weight of the input's rows; None if they are never taken back.
+        weight: Spark SQL of the weight of the input's rows; None if there are no retractions.
         where: Over the input's columns.
         keys: Columns ``_k0``, ``_k1``, … over the input's columns.
         having: Over ``_k0`` …, ``_a0`` …, ``window_start``, ``window_end``.
@@ -126,12 +127,12 @@ class KeyedAggregate:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """The first rows of each key in some order, put out whenever they change.
+    """The first rows of each key in some order, emitted whenever they change.
 
     Attributes:
         keys: Columns ``_k0``, ``_k1``, … over the input's columns.
-        limit: So many of each key; 0 before it is known.
-        rank: The column that holds a row's place, from 1; None if nobody asks for it.
+        limit: How many rows of each key; 0 before it is known.
+        rank: The column that holds a row's rank, from 1; None if the query does not select it.
         columns: The output, over the input's columns; ``rank`` and ``_weight`` follow.
         time: As of ``KeyedAggregate``.
         gap_micros: As of ``KeyedAggregate``.
@@ -159,16 +160,16 @@ class JoinSide:
     """One of the two relations of a join.
 
     Attributes:
-        columns: What is kept of its rows, over its columns. The names begin with the side, as in
-            ``left.id``, so those of both sides differ.
-        keys: What has to be equal on both sides, as Spark SQL over ``columns``; one for each.
-        operands: What is compared with the other side, likewise; one for each of the join's
-            ``comparisons``.
-        where: Which rows can have a partner, likewise.
-        time: The event time, likewise; None where nothing depends on it.
-        lag_micros: A row may come so long after the watermark has passed its time.
-        window: Its rows are joined within windows of event time.
-        weight: Spark SQL of the weight of its rows, over ``source``; None if none is taken back.
+        columns: The columns that the join stores, over those of ``source``. The names begin with
+            the side, as in ``left.id``, so those of both sides differ.
+        keys: The join keys, as Spark SQL over ``columns``; each equals the other side's.
+        operands: Expressions over ``columns`` that are compared with the other side; one for each
+            of the join's ``comparisons``.
+        where: A condition over ``columns``: only rows that meet it can have a partner.
+        time: The event time, over ``columns``; None where nothing depends on it.
+        lag_micros: How long after the watermark has passed its time a row may still come.
+        window: The window of event time within which its rows are joined; None without one.
+        weight: Spark SQL of the weight of its rows, over ``source``; None without retractions.
     """
 
     source: Relation
@@ -188,13 +189,13 @@ class Join:
 
     Attributes:
         kind: As in SQL. A *semi* or *anti* join has rows of the left alone.
-        emits: Each pair once, and a row without a partner *once*, when none can come any more; or
-            each of its *changes*, as rows of ``_weight`` -1 and +1; or everything when its window
-            *closes*.
+        emits: *Once*: each pair, and a row without a partner when none can come any more.
+            *Changes*: every change, as rows of ``_weight`` -1 and +1. *Close*: everything when its
+            window closes.
         bounds: The smallest and the largest time of the right minus the time of the left that a
             pair may have, in microseconds; None where time does not matter.
-        comparisons: How operands of the left stand to those of the right in a pair.
-        condition: What else holds for a pair, as Spark SQL over the columns of both sides. Only
+        comparisons: Operators such as ``<`` between the ``operands`` of left and right in a pair.
+        condition: The rest of the join condition, as Spark SQL over the columns of both sides. Only
             inner joins have it.
     """
 
@@ -215,7 +216,7 @@ class Join:
     def waits(self) -> tuple[int, int]:
         """How long after the watermark has passed its time a row may still find a partner.
 
-        Of the left and of the right, in microseconds; 0 where time does not matter.
+        For the left and for the right, in microseconds; 0 where time does not matter.
         """
         if self.bounds is None:
             return 0, 0
@@ -229,12 +230,12 @@ class Join:
 
     @property
     def has_left_alone(self) -> bool:
-        """Whether a row of the left is put out, or left out, for want of a partner."""
+        """Whether the output depends on rows of the left that have no partner."""
         return self.kind in ("left", "full", "semi", "anti")
 
     @property
     def has_right_alone(self) -> bool:
-        """Whether a row of the right is put out for want of a partner."""
+        """Whether rows of the right without a partner are emitted."""
         return self.kind in ("right", "full")
 
 
@@ -245,11 +246,11 @@ class ReferenceJoin:
     Attributes:
         table: The reference table.
         kind: As in SQL. A *semi* or *anti* join has the columns of the stream alone.
-        keys: What has to be equal to ``matches``, as Spark SQL over ``source``.
+        keys: The join keys of the stream, equal to ``matches``, as Spark SQL over ``source``.
         matches: Columns of the table, one for each of ``keys``.
-        columns: What is kept of the stream, over ``source``; the names begin with ``left.``.
-        found: What is kept of the table, over its columns; the names begin with ``right.``.
-        where: Which rows can have a partner, over ``source``.
+        columns: Output columns from the stream, over ``source``; the names begin with ``left.``.
+        found: Output columns from the table, over its columns; the names begin with ``right.``.
+        where: A condition over ``source``: only rows that meet it can have a partner.
         is_weighed: Whether the rows have a ``_weight``: it is that of the stream's row.
     """
 
@@ -266,12 +267,12 @@ class ReferenceJoin:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceValue:
-    """The rows of a stream, each with one value that is computed of a whole reference table.
+    """The rows of a stream, each with one value that is computed from a whole reference table.
 
     Attributes:
         table: The reference table.
         value: Aggregates, as Spark SQL over the table's columns.
-        where: Of which rows of the table.
+        where: A condition that selects rows of the table.
         name: The column that holds it, beside all those of ``source``.
     """
 
@@ -291,13 +292,13 @@ class Explode:
 
     Attributes:
         items: The list or map, as Spark SQL over ``source``.
-        kind: What becomes a column: an item, or the key and value of a map (*explode*); its place
-            before them (*posexplode*); each field of an item (*inline*); an item if one column is
-            wanted, and its fields otherwise (*unnest*).
-        names: What these columns are called, in order.
+        kind: Which columns an item becomes: itself, or the key and value of a map (*explode*); the
+            same after its position (*posexplode*); its fields (*inline*); itself if ``names`` has
+            one name, and its fields otherwise (*unnest*).
+        names: The names of these columns, in order.
         keeps_empty: A row without items stays, with nulls in their place (OUTER).
-        columns: What is kept of a row, over ``source``.
-        found: What is kept of an item, over ``names``.
+        columns: Output columns from the row, over ``source``.
+        found: Output columns from the item, over ``names``.
         is_weighed: Whether the rows have a ``_weight``: it is that of the row they come from.
     """
 
@@ -313,7 +314,7 @@ class Explode:
 
 @dataclass(frozen=True, slots=True)
 class UnionAll:
-    """The rows of several queries, column by position."""
+    """The rows of several queries, whose columns match by position."""
 
     parts: tuple[Select | Stateful, ...]
 
@@ -342,17 +343,17 @@ class PythonRows:
 
 @dataclass(frozen=True, slots=True)
 class PythonKeyed:
-    """Rows that an operator with state puts out as event time goes on.
+    """Rows that a stateful operator in Python emits as event time goes on.
 
     Attributes:
         keys: Columns ``_k0``, ``_k1``, … over the input's columns.
         time: Spark SQL of the event time.
-        takes: The other columns that it sees.
-        state: What it keeps for each key: names, and types as Arrow spells them.
-        ttl_micros: So long after its last row a key without a timer is forgotten; None for never.
-        version: Of what its state means.
-        lateness_micros: A row may come so long after the watermark has passed its time, because it
-            waited in a join or a window below; its turn is so much later.
+        takes: The other columns that it reads.
+        state: The columns of its state for each key, with types as Arrow spells them.
+        ttl_micros: How long after its last row a key without a timer is deleted; None for never.
+        version: The version of the state, which its author changes with the state's meaning.
+        lateness_micros: How long after the watermark has passed its time a row may come, because it
+            waited in an upstream join or window; rows are processed so much later.
     """
 
     source: TableInput

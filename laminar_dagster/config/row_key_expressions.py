@@ -1,4 +1,4 @@
-"""Reads what conditions and expressions of SQL say of rows; see ``row_keys``."""
+"""Derives rules about rows from conditions and expressions of SQL; see ``row_keys``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from laminar_dagster.config.sql.functions import LOGICAL_CLOCK
 from laminar_dagster.config.sql.join_conditions import conjuncts
 from laminar_dagster.config.sql.text import SqlText
 
-# Equal arguments do not make them equal.
+# Functions whose results may differ for equal arguments.
 _MOVING: Final = WALL_CLOCK | RANDOM | SIDE_EFFECT | MOVING_TIMES
 _UNEQUAL: Final = _MOVING | {LOGICAL_CLOCK, "unix_timestamp", "aes_encrypt"}
 _WORD: Final = re.compile(r"\w+")
@@ -25,20 +25,20 @@ _EXACT: Final = re.compile(r"[0-9.]+")
 _COMPARISONS: Final = (exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS: Final = (*_WHOLE, "integer", "long", "short", "byte", "decimal")
-# A text that is compared with one of these is made one of them, which is a single value.
+# Spark casts a string literal to such a type before comparing, so it equals one value only.
 _READ_FROM_TEXT: Final = ("string", "date", "timestamp")
-# Whose texts differ when they do.
+# Types whose distinct values have distinct text: a cast to string keeps them apart.
 _TOLD_BY_TEXT: Final = (*_NUMBERS, "string", "date", "timestamp", "boolean")
 
 
 def equality(one: int, other: int, certainty: Certainty) -> Iterator[Rule]:
-    """Rows that are equal in one are equal in the other."""
+    """Rules that two attributes determine each other."""
     yield Rule(frozenset({one}), frozenset({other}), certainty)
     yield Rule(frozenset({other}), frozenset({one}), certainty)
 
 
 def rules_of(node: exp.Expr, rows: Rows) -> Iterator[Rule]:
-    """What one condition of several says of the rows that meet it."""
+    """The rules that hold for rows that meet a condition, one operand of AND."""
     if isinstance(node, _COMPARISONS) and not _may_be_boolean(node, rows):
         return
     if isinstance(node, exp.Not) and isinstance(node.this.unnest(), exp.Is | exp.In | exp.Between):
@@ -50,7 +50,7 @@ def rules_of(node: exp.Expr, rows: Rows) -> Iterator[Rule]:
     if isinstance(node, exp.EQ):
         one, other = plain_column(node.left.unnest(), rows), plain_column(node.right.unnest(), rows)
         if one is not None and other is not None:
-            # 1 is equal to '1' and to '01', which are not equal to each other.
+            # Across types equality is no proof: 1 equals both '1' and '01', which differ.
             kind = rows.types.get(one)
             is_same = kind is not None and kind == rows.types.get(other)
             yield from equality(one, other, Certainty.ALWAYS if is_same else Certainty.POSSIBLE)
@@ -64,7 +64,7 @@ def rules_of(node: exp.Expr, rows: Rows) -> Iterator[Rule]:
 
 
 def _chosen_value(node: exp.Expr, rows: Rows) -> int | None:
-    """The attribute of which a condition leaves one value, for certain."""
+    """The attribute that a condition certainly restricts to a single value."""
     inner = node.this.unnest() if isinstance(node, exp.Not) else node
     plain = plain_column(inner, rows)
     if plain is not None:
@@ -80,7 +80,7 @@ def _chosen_value(node: exp.Expr, rows: Rows) -> int | None:
         if isinstance(value, exp.Null) and isinstance(node, exp.Is | exp.NullSafeEQ):
             return attribute
         if isinstance(value, exp.Boolean) and kind == "boolean":
-            # What is not <=> true is false or null.
+            # NOT (x <=> true) leaves two values: false and null.
             return None if isinstance(inner, exp.NullSafeEQ) and inner is not node else attribute
         if isinstance(value, exp.Literal) and isinstance(node, exp.EQ):
             return attribute if _is_one_value(value, kind) else None
@@ -88,7 +88,7 @@ def _chosen_value(node: exp.Expr, rows: Rows) -> int | None:
 
 
 def _may_be_boolean(node: exp.Binary, rows: Rows) -> bool:
-    """Whether a comparison may leave one value of two."""
+    """Whether an operand may be boolean, so that even ``<>`` leaves a single value."""
     columns = (plain_column(each.unnest(), rows) for each in (node.left, node.right))
     return any(
         each is not None and rows.types.get(each, "boolean") == "boolean" for each in columns
@@ -96,7 +96,7 @@ def _may_be_boolean(node: exp.Binary, rows: Rows) -> bool:
 
 
 def _is_one_value(literal: exp.Expr, kind: str) -> bool:
-    """Whether one value of a type at most is equal to a literal."""
+    """Whether at most one value of a type is equal to a literal."""
     if literal.is_string:
         return kind.startswith(_READ_FROM_TEXT)
     # A number with an exponent is a float, which is equal to many large whole numbers.
@@ -104,7 +104,7 @@ def _is_one_value(literal: exp.Expr, kind: str) -> bool:
 
 
 def chooses_arrivals(where: str | None) -> bool:
-    """Whether a condition leaves nothing but rows of weight 1."""
+    """Whether a condition leaves only rows of weight 1, so no retractions."""
     tree = expression_tree(where) if where else None
     for each in conjuncts(tree) if tree is not None else ():
         node = each.unnest()
@@ -116,19 +116,19 @@ def chooses_arrivals(where: str | None) -> bool:
 
 
 def expression_tree(text: str) -> exp.Expr | None:
-    """An expression of the model; None if it cannot be read, and nothing is known of it."""
+    """Parse an expression of the model; None if it cannot be parsed."""
     report = Report()
     for statement in SqlText("", text).statements(report):
         try:
             return parse_expression(statement.tokens, text).unnest()
         except Exception:
-            # sqlglot fails in many ways on what is no SQL.
+            # sqlglot raises errors of many types on invalid SQL.
             return None
     return None
 
 
 def is_name(text: str) -> bool:
-    """Whether an expression is one word that stands for a column, if there is one of that name."""
+    """Whether an expression is a single word, which is a column if there is one of that name."""
     return _WORD.fullmatch(text) is not None and text.lower() not in _UNEQUAL
 
 
@@ -140,7 +140,7 @@ def plain_column(tree: exp.Expr | None, rows: Rows) -> int | None:
 
 
 def used_columns(tree: exp.Expr | None, text: str, rows: Rows) -> Attributes | None:
-    """What an expression is computed from; None if equal values may make it differ."""
+    """The columns an expression is computed from; None if they do not determine its value."""
     if tree is None or not _UNEQUAL.isdisjoint(words_of(text)):
         return None
     found: set[int] = set()
@@ -154,7 +154,7 @@ def used_columns(tree: exp.Expr | None, text: str, rows: Rows) -> Attributes | N
 
 
 def told_column(tree: exp.Expr | None, rows: Rows) -> tuple[int, str] | None:
-    """The attribute whose value can be told from that of an expression, and the type of that."""
+    """The attribute that an expression determines in turn (a one-to-one cast), and its new type."""
     if tree is not None and call_of(tree) == "unix_micros":
         times = [plain_column(each, rows) for each in tree.iter_expressions()]
         is_time = times and times[0] is not None and rows.types.get(times[0]) == "timestamp"

@@ -1,4 +1,4 @@
-"""Finds out what the queries of a pipeline say of their rows; see ``row_keys``."""
+"""Derives keys and rules of rows from the queries of a pipeline; see ``row_keys``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _START, _END = "window_start", "window_end"
 
 
 class RowReader:
-    """Finds out what the queries of a pipeline say of their rows."""
+    """Derives the ``Rows`` of relations and views from the queries of a pipeline."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class RowReader:
 
         Args:
             sources: Whose rows the views read.
-            views: All of them, in any order.
-            references: What they are joined with.
-            traits: What connectors make of the sources; those without are of the plainest kind.
+            views: All views, in any order.
+            references: The tables they are joined with.
+            traits: Traits of the sources by their connectors; the default traits for the others.
         """
         self._sources = {str(each.source_id).lower(): each for each in sources}
         self._views = {str(each.name).lower(): each for each in views}
@@ -75,14 +75,14 @@ class RowReader:
         self._known: dict[str, Rows] = {}
 
     def of_view(self, name: str) -> Rows:
-        """The rows of a view. A second time, they are known under attributes of their own."""
+        """The rows of a view, with fresh attributes at every call."""
         key = name.lower()
         if key not in self._known:
             self._known[key] = self._read(self._views[key].query)
         return self._fresh(self._known[key])
 
     def is_lasting(self, relation: Relation) -> bool:
-        """Whether no row of a relation is ever taken back."""
+        """Whether a relation has no retractions."""
         return self._read(relation).is_lasting
 
     def _read(self, relation: Relation) -> Rows:
@@ -140,8 +140,8 @@ class RowReader:
             return rows
         if _is_of_several(source):
             key |= {columns[_TABLE]}
-        # Of messages that anybody may write a key is what their reader says. It is counted, unless
-        # a row may take the place of another: two rows of one key look the same as that.
+        # A key of messages that anybody may write is only a claim, so rows are counted by it. Not
+        # where rows replace each other: there a second row of a key looks like an update.
         is_sure = traits.enforces_keys or traits.replaces_rows
         return replace(rows, keys=(key,) if is_sure else (), grain=key)
 
@@ -153,7 +153,7 @@ class RowReader:
         is_shown = any(each.name == WEIGHT for each in query.columns)
         if rows.is_lasting or (is_shown and WEIGHT not in words_of(query.where or "")):
             return rows
-        # A log of changes, or a choice among them: what was taken back is a row like any other.
+        # The query selects from the log of changes: rows stay in it after their retraction.
         is_lasting = not is_shown or chooses_arrivals(query.where)
         return replace(rows.as_history(), is_lasting=is_lasting)
 
@@ -161,7 +161,7 @@ class RowReader:
         columns: dict[str, int] = {}
         types, rules = dict(rows.types), [*rows.rules]
         for each in projections:
-            # Most are columns: thousands of them are not parsed.
+            # Do not parse plain columns: there may be thousands of them.
             plain = rows.columns.get(each.sql) if is_name(each.sql) else None
             tree = expression_tree(each.sql) if plain is None else None
             plain = plain_column(tree, rows) if plain is None else plain
@@ -172,7 +172,7 @@ class RowReader:
             used = used_columns(tree, each.sql, rows)
             if used is not None:
                 rules.append(Rule(used, frozenset({made}), Certainty.ALWAYS))
-                # Of names, say, none of which differ in nothing but case.
+                # The reverse may hold by chance: UPPER(name) if no names differ only in case.
                 rules.append(Rule(frozenset({made}), used, Certainty.POSSIBLE))
             told = told_column(tree, rows)
             if told is not None:
@@ -181,7 +181,7 @@ class RowReader:
         return replace(rows, columns=columns, types=types, rules=tuple(rules))
 
     def _filtered(self, rows: Rows, where: str | None) -> Rows:
-        """What a condition says of all rows that meet it."""
+        """The rows that meet a condition, with the rules that follow from it."""
         tree = expression_tree(where) if where else None
         if tree is None:
             return rows
@@ -202,7 +202,7 @@ class RowReader:
         columns = {name: next(self._next) for name in parts[0].columns}
         rules: list[Rule] = []
         for part in parts:
-            # What holds in one part may hold in all.
+            # A rule of one part may hold for the whole union.
             rules += (*part.rules, *part.key_rules())
             for one, other in zip(columns.values(), part.columns.values(), strict=True):
                 rules += equality(one, other, Certainty.POSSIBLE)
@@ -235,7 +235,7 @@ class RowReader:
             rivals = [grain | {end}] if _grows(query.window) else [grain | {start}, grain | {end}]
             grain = rivals[-1]
         aggregates = {each.name: next(self._next) for each in query.aggregates}
-        # The MAX of what it is grouped by, say.
+        # An aggregate may determine its group by chance, such as the MAX of a grouping key.
         rules += [
             Rule(frozenset({each}), grain, Certainty.POSSIBLE) for each in aggregates.values()
         ]
@@ -250,7 +250,7 @@ class RowReader:
             is_lasting=is_final,
             is_replaced=False,
         )
-        # An aggregate follows from its group, and so does what is computed of it: by the key.
+        # Aggregates need no rules of their own: they follow from the key.
         return self._projected(self._filtered(group, query.having), query.columns)
 
     def _ranked(self, query: Ranked) -> Rows:
@@ -260,7 +260,7 @@ class RowReader:
         rows = replace(rows, rules=(*rows.rules, *rows.key_rules()))
         keys = self._projected(rows, query.keys)
         of_key = frozenset(keys.columns.values())
-        # Both over the same attributes: what the rows are ranked by, and what is shown of them.
+        # Over the same attributes as the keys, so that rules link keys and output columns.
         shown = self._projected(replace(keys, columns=rows.columns), query.columns)
         rank, columns = next(self._next), dict(shown.columns)
         if query.rank is not None:
@@ -297,10 +297,10 @@ class RowReader:
         pairs = _equal_pairs(query, left, right)
         of_left = (*shown[0].rules, *left.key_rules())
         of_right = (*shown[1].rules, *right.key_rules())
-        # What is put out once stays when a row of it is taken back, and what is behind the time to
-        # live is no longer known then.
+        # Otherwise the inputs' keys do not hold: a pair that is emitted once is not retracted, and
+        # rows past the bounds are dropped before their retraction may come.
         is_exact = is_lasting or (query.emits == "changes" and query.bounds is None)
-        # The side without a partner is NULL, which says nothing.
+        # NULLs of a missing partner break the rules of an outer join's other side.
         rules: tuple[Rule, ...] = _possible((*of_left, *of_right, *pairs))
         if is_exact and query.kind in ("inner", "left", "semi", "anti"):
             rules += of_left
@@ -344,13 +344,13 @@ class RowReader:
             return replace(kept, columns=columns)
         columns |= found.columns
         of_table = frozenset(names[each] for each in table.key)
-        # The engine compares values of one type, or whole numbers: one value finds one row.
+        # Keys of one type, or whole numbers, are compared: a value matches at most one row.
         is_single = bool(table.key) and {*table.key} <= {*query.matches}
         rules = [*kept.rules]
         if is_single:
             certainty = Certainty.ALWAYS if _never_changes(table) else Certainty.POSSIBLE
             asked = [used_columns(expression_tree(each), each, rows) for each in query.keys]
-            # What finds a row of the table finds all of it; in a LEFT JOIN, or none at all.
+            # The join keys determine every column of the table's row, or NULLs in a LEFT JOIN.
             if all(each is not None for each in asked) and not query.where:
                 given = NOTHING.union(*(each for each in asked if each is not None))
                 rules.append(Rule(given, frozenset(names.values()), certainty))
@@ -362,19 +362,19 @@ class RowReader:
             kept,
             columns=columns,
             types=types,
-            # Without a partner all of it is null, also what is computed of nulls otherwise.
+            # In a LEFT JOIN a missing partner makes every column NULL, even COALESCE(x, 0).
             rules=(*rules, *(found.rules if query.kind == "inner" else _possible(found.rules))),
             keys=keys,
             grain=rows.grain if is_single else None,
         )
 
     def _may_linger(self, rows: Rows, table: str) -> bool:
-        """Whether a row may be taken back with another partner than it came with, and so stay."""
+        """Whether a retraction may join another partner than its row did, so that the row stays."""
         changes = not _never_changes(self._references[table.lower()])
         return rows.may_linger or (changes and not rows.is_lasting)
 
     def _fresh(self, rows: Rows) -> Rows:
-        """The same with other attributes, so that a view may be joined with itself."""
+        """The same rows with fresh attributes, so that a view may be joined with itself."""
         made: dict[int, int] = {}
 
         def of(attribute: int) -> int:
@@ -398,7 +398,7 @@ class RowReader:
 
 
 def _is_of_several(source: SourceTable) -> bool:
-    """Whether rows of several tables may come, each of which has the key once."""
+    """Whether a source may read several tables, in each of which the key is unique by itself."""
     tables = source.options.get("tables", "") + source.options.get("topic", "")
     return bool(set(tables) & set(",*")) or "topic.pattern" in source.options
 
@@ -414,10 +414,10 @@ def _grows(window: Window | None) -> bool:
 def _edges(
     query: Aggregation, keys: Attributes, start: int, end: int, rows: Rows
 ) -> Iterator[Rule]:
-    """What the edges of a window say of each other, and event time of them."""
+    """Rules between the edges of a window, and from event time to the edges."""
     window, starts, ends = query.window, frozenset({start}), frozenset({end})
     if window is None:
-        # Sessions of one key neither begin together nor end together.
+        # No two sessions of a key share a start or an end.
         yield Rule(keys | starts, ends, Certainty.NOW)
         yield Rule(keys | ends, starts, Certainty.NOW)
         return
@@ -431,18 +431,18 @@ def _edges(
 
 
 def _may_change(query: Join) -> bool:
-    """Whether a row that a join has put out may have to go, though its inputs only grow."""
+    """Whether a join may retract a row that it emitted, though its inputs have no retractions."""
     return query.emits == "changes" and query.kind not in ("inner", "semi")
 
 
 def _equal_pairs(query: Join, left: Rows, right: Rows) -> tuple[Rule, ...]:
-    """What is equal on both sides of a pair."""
+    """Rules between the columns of both sides that an equality of the join compares."""
     rules: list[Rule] = []
     for ours, theirs in zip(query.left.keys, query.right.keys, strict=True):
         trees = expression_tree(ours), expression_tree(theirs)
         one, other = plain_column(trees[0], left), plain_column(trees[1], right)
         if one is not None and other is not None:
-            # The engine joins by values of one type, or by whole numbers.
+            # Certain: the engine joins by values of one type, or by whole numbers.
             rules += equality(one, other, Certainty.ALWAYS)
             continue
         used = used_columns(trees[0], ours, left), used_columns(trees[1], theirs, right)
@@ -455,15 +455,15 @@ def _equal_pairs(query: Join, left: Rows, right: Rows) -> tuple[Rule, ...]:
 def _keys_of_join(
     query: Join, left: Rows, right: Rows, pairs: tuple[Rule, ...]
 ) -> tuple[Attributes, ...]:
-    """A row of either side comes once, or once with each of its partners."""
+    """The keys of a join's rows: a row of either side comes once with each of its partners."""
     if query.kind in ("semi", "anti"):
         return left.keys
     if query.kind == "full":
-        # Null on both sides is no key: a row of the left may hold it, and one of the right.
+        # NULL keys are ambiguous: a left row with NULL keys may equal a right row with NULL keys.
         return ()
     both = [one | other for one in left.keys[:4] for other in right.keys[:4]]
     joined = NOTHING.union(*(each.follow for each in pairs if each.certainty == Certainty.ALWAYS))
-    # A row has one partner at most where the equalities hold a key of the other side.
+    # A row has at most one partner if the equalities cover a key of the other side.
     if query.kind in ("inner", "left") and any(each <= joined for each in right.keys):
         both = [*left.keys, *both]
     if query.kind in ("inner", "right") and any(each <= joined for each in left.keys):

@@ -1,12 +1,12 @@
-"""What is known of the rows of a relation: which columns identify them, and what they share.
+"""Keys and functional dependencies of the rows of a relation.
 
-Every column of every relation that takes part is an attribute of its own, also those that a query
-leaves out. What is known of them are rules, such as "equal in `id`, so equal in `name`", and keys:
-attributes in which no two rows are alike. Columns of the output identify its rows if what follows
-from them holds a key.
+Every column of every relation upstream is an attribute of its own, also those that a query leaves
+out. Known of attributes are rules (functional dependencies), such as "equal in `id`, so equal in
+`name`", and keys: attributes in which no two rows are alike. Columns of the output identify its
+rows if their closure under the rules contains a key.
 
-Two things are asked. *Is a key right?* is answered by what is certain alone. *Is it wrong?* takes
-every rule into account that might hold, so that nothing is refused which might be right.
+Two questions are answered. *Is a key right?* uses only certain rules. *Is it wrong?* uses every
+rule that might hold, so that no key is refused which might be right.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from laminar_dagster.config.sql.changelog import WEIGHT
 
 Attributes = frozenset[int]
 NOTHING: Final[Attributes] = frozenset()
-# So many columns are tried one by one for a key that would do.
+# The number of columns up to which a smallest key is searched by leaving out one at a time.
 _MANY: Final = 200
 
 
 class Certainty(IntEnum):
-    """How far a rule holds."""
+    """How certain a rule is."""
 
     POSSIBLE = 0
-    # Of the rows that are there at one time; a row that was taken back may have said otherwise.
+    # Holds among the rows that exist at one time, but not between a row and a retracted one.
     NOW = 1
     ALWAYS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Rows that are equal in ``given`` are equal in ``follow``."""
+    """A functional dependency: rows that are equal in ``given`` are equal in ``follow``."""
 
     given: Attributes
     follow: Attributes
@@ -48,14 +48,14 @@ class Rows:
 
     Attributes:
         columns: The attribute that each of its columns shows, by the column's name.
-        types: Of attributes whose type a source declares, in lower case.
-        keys: Attributes in which no two rows are alike that are there at one time.
-        grain: Attributes that identify the rows, none of which says anything of the others unless
-            a rule says so: of two rows any one of them may differ alone. None where that is open.
-        is_lasting: No row is ever taken back, so what holds now holds always.
-        is_replaced: A row may take the place of another one that is not taken back before.
-        may_linger: A row may stay that the database has changed, because what takes it back came
-            late, or not at all: what is unique there is not so here.
+        types: The types of attributes, in lower case, where a source declares them.
+        keys: Sets of attributes in which no two rows are alike that exist at one time.
+        grain: Attributes that identify the rows, and are independent unless a rule says otherwise:
+            two rows may differ in any one of them alone. None where that is unknown.
+        is_lasting: There are no retractions, so what holds now holds always.
+        is_replaced: A row may replace an older one without a retraction of it (upsert).
+        may_linger: A row that the database has changed may stay, because its retraction came late
+            or never: columns that are unique in the database are not unique here.
     """
 
     columns: Mapping[str, int]
@@ -68,7 +68,7 @@ class Rows:
     may_linger: bool = False
 
     def find(self, name: str) -> int | None:
-        """The attribute that a column shows."""
+        """The attribute of a column; a name in another case counts if there is no exact one."""
         exact = self.columns.get(name)
         if exact is not None:
             return exact
@@ -78,7 +78,7 @@ class Rows:
         )
 
     def following(self, given: Iterable[int], least: Certainty) -> Attributes:
-        """What rows are equal in that are equal in some attributes."""
+        """The closure of attributes: all that they determine by rules at least that certain."""
         found = set(given)
         rules = [each for each in self.rules if each.certainty >= least]
         grows = True
@@ -91,16 +91,16 @@ class Rows:
         return frozenset(found)
 
     def identifies(self, columns: Iterable[str]) -> bool:
-        """Whether no two rows that are there at one time are alike in some columns, for certain."""
+        """Whether columns certainly identify the rows that exist at one time."""
         given = frozenset(self.columns[each] for each in columns)
         if self.is_replaced:
-            # With any other key, the row that is replaced would stay.
+            # By any other key, a sink would keep the row that was replaced.
             return given in self.keys
         found = self.following(given, Certainty.NOW)
         return any(key <= found for key in self.keys)
 
     def is_too_small(self, columns: Iterable[str]) -> bool:
-        """Whether rows may be alike in some columns, whatever they hold."""
+        """Whether columns are certainly no key: distinct rows may be alike in all of them."""
         given = {self.columns[each] for each in columns}
         if self.grain is None:
             return False
@@ -114,7 +114,7 @@ class Rows:
         return False
 
     def smallest_key(self, preferred: Sequence[str]) -> tuple[str, ...]:
-        """Columns that would do, with as many of the preferred ones as may be; none if none."""
+        """Columns that identify the rows, preferably the given ones; empty if there are none."""
         shown = [names for key in self.keys if (names := self._shown(key))]
         if shown or self.is_replaced or len(self.columns) > _MANY:
             return max(shown, key=lambda each: len({*each} & {*preferred}), default=())
@@ -128,7 +128,7 @@ class Rows:
         return tuple(fit)
 
     def _shown(self, attributes: Attributes) -> tuple[str, ...]:
-        """The columns that show some attributes; none if one of them is not shown."""
+        """The output columns of attributes, in their order; empty if one has no column."""
         names = {each: name for name, each in self.columns.items()}
         if not all(each in names for each in attributes):
             return ()
@@ -136,19 +136,19 @@ class Rows:
         return tuple(sorted((names[each] for each in attributes), key=order.index))
 
     def key_rules(self) -> tuple[Rule, ...]:
-        """A key says everything of its row."""
+        """The rules that each key determines every attribute."""
         certainty = Certainty.ALWAYS if self.is_lasting else Certainty.NOW
         every = frozenset(self.columns.values()).union(*(each.follow for each in self.rules))
         return tuple(Rule(each, every, certainty) for each in self.keys)
 
     def without_lingering(self) -> Rows:
-        """The same for who keeps each of the rows, and does not put one in the place of another."""
+        """The rows as stored by an operator that never replaces one: stale rows break the keys."""
         if not self.may_linger:
             return self
         return replace(self.as_history(), is_lasting=self.is_lasting, may_linger=False)
 
     def as_history(self) -> Rows:
-        """The same for who sees rows come, and keeps them when they are taken back."""
+        """The rows as a log, for a reader that keeps rows after their retraction."""
         if self.is_lasting:
             return self
         rules = tuple(

@@ -32,10 +32,10 @@ MAX_STATEMENT: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a statement gives: a table, and lines below it.
+    """The result of a statement: a table, and lines below it.
 
     Attributes:
-        notes: Such as ``connector: kafka``; secrets are hidden.
+        notes: The lines below, such as ``connector: kafka``; secrets are hidden.
     """
 
     columns: tuple[str, ...]
@@ -69,7 +69,7 @@ def run_statement(text: str, model: PipelineModel) -> Answer:
         case None:
             pass
     report.raise_if_any()
-    # Whatever gives no answer gives a mistake.
+    # Without an answer there is a mistake, which was raised above.
     assert answer is not None
     return answer
 

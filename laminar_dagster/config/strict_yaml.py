@@ -56,7 +56,7 @@ def read_model(
 
 
 def written(node: yaml.Node) -> Mapping[Path_, Written]:
-    """What stands at each path of a document, such as ``("sinks", 0, "view")``."""
+    """The place and text of each path of a document, such as ``("sinks", 0, "view")``."""
     return dict(_walk(node, ()))
 
 
@@ -154,7 +154,7 @@ class _Reader:
             # A variable is always text, also where a number is wanted.
             return msgspec.convert(plain, kind, strict=not from_environment, dec_hook=_build)
         except msgspec.ValidationError as error:
-            # What comes from the environment may be a secret, and an error may quote it.
+            # The error may quote the value, which may be a secret from the environment.
             shown = "the value from the environment does not fit" if from_environment else error
             self._add(node, str(shown))
             return None
@@ -190,7 +190,7 @@ class _Reader:
         return tuple(self.convert(each, kind) for each in node.value)
 
     def _texts(self, node: yaml.Node) -> Any:
-        """Names and scalars, the scalars as they are spelled: options of an adapter, of Spark."""
+        """Read a mapping to texts, such as options of a connector; scalars stay as written."""
         if not isinstance(node, yaml.MappingNode):
             self._add(node, "a mapping is expected here")
             return None
@@ -225,7 +225,7 @@ class _Reader:
         try:
             return self._loader.construct_object(node)
         except (yaml.YAMLError, ValueError, OverflowError):
-            # A tag of another language, the 31st of February, a number of a million digits.
+            # For example a Python tag, the 31st of February, or a number of a million digits.
             self._add(node, "this value cannot be read", "put it in quotes if it is text")
             return None
 
@@ -245,7 +245,7 @@ def _shortened(text: str) -> str:
 
 
 def _build(kind: type, value: Any) -> Any:
-    """Identifiers are built by their own class, which checks them."""
+    """Build an identifier by its own class, which checks it."""
     try:
         return kind(value)
     except InvalidName as error:

@@ -1,4 +1,4 @@
-"""What an operator depends on of the reference tables that stand below it."""
+"""The reference tables upstream of an operator, and what it depends on of each."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class TableBelow:
     """A reference table that an operator depends on.
 
     Attributes:
-        columns: Those that something below the operator looks at.
-        is_fixed: Whether it has to stay as it is, because rows that are taken back meet it.
+        columns: The columns that are used upstream of the operator.
+        is_fixed: Whether the table must never change, because retractions are joined with it: they
+            have to meet the same rows again.
     """
 
     table: ReferenceTable
@@ -46,13 +47,13 @@ def tables_below(
     sources: Mapping[str, SourceTable],
     views: Mapping[str, View],
 ) -> Iterator[TableBelow]:
-    """The reference tables that stand in some relations.
+    """The reference tables that relations use.
 
     Args:
-        upstream: Everything that an operator is computed from.
-        references: Of the pipeline.
-        sources: Of the pipeline, by name.
-        views: Of the pipeline, by name.
+        upstream: Every relation that an operator is computed from.
+        references: The pipeline's reference tables.
+        sources: The pipeline's sources, by name.
+        views: The pipeline's views, by name.
     """
     for table in references:
         uses = [
@@ -67,7 +68,7 @@ def tables_below(
 
 
 def _stays(table: ReferenceTable) -> bool:
-    """Whether its author counts on one copy, rather than accept what another would give."""
+    """Whether a table is read once only, and its author does not accept joins with newer rows."""
     is_accepted = table.options.get(ON_RETRACTION) == "join_current"
     return table.options.get(REFRESH) == "never" and not is_accepted
 
@@ -75,7 +76,7 @@ def _stays(table: ReferenceTable) -> bool:
 def _looked_at(
     table: ReferenceTable, uses: Sequence[ReferenceJoin | ReferenceValue]
 ) -> tuple[Column, ...]:
-    """The columns whose names stand in expressions over a table. Rather one too many."""
+    """The columns whose names occur in expressions over a table; too many is safe."""
     texts, named = [], set[str]()
     for each in uses:
         if isinstance(each, ReferenceJoin):
@@ -92,7 +93,7 @@ def _looked_at(
 def _is_weighed(
     relation: Relation, sources: Mapping[str, SourceTable], views: Mapping[str, View]
 ) -> bool:
-    """Whether a relation's rows have a ``_weight``, so that some take others back."""
+    """Whether a relation's rows have a ``_weight``, so that some may be retractions."""
     match relation:
         case TableInput() if relation.name in views:
             return WEIGHT in views[relation.name].columns

@@ -28,7 +28,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def spell_duration(micros: int) -> str:
-    """A whole number of microseconds in the largest unit that fits: the reverse of the above."""
+    """Spell microseconds in the largest unit that fits: the reverse of ``parse_duration``."""
     for unit in reversed(_UNITS):
         length = round(_UNITS[unit] * 1_000_000)
         if micros and micros % length == 0:

@@ -29,7 +29,7 @@ def has_variable(text: str) -> bool:
 
 
 def fill(text: str, environment: Mapping[str, str], missing: Callable[[str], None]) -> str:
-    """Replace each variable by its value; calls ``missing`` with the name of each there is not."""
+    """Replace each variable by its value; calls ``missing`` with each name that is not set."""
 
     def value(found: re.Match[str]) -> str:
         filled: str | None = environment.get(found[1], found.group(2))
@@ -48,7 +48,7 @@ def missing_variables(text: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def empty_variables(text: str, environment: Mapping[str, str]) -> list[str]:
-    """The variables of a text that are set, and to nothing."""
+    """The variables of a text that are set to nothing but spaces."""
     names = [found[1] for found in _VARIABLE.finditer(text)]
     return [name for name in names if name in environment and not environment[name].strip()]
 
@@ -61,12 +61,12 @@ def secret_names(written: Mapping[str, str]) -> frozenset[str]:
 
 
 def secret_variables(options: Iterable[Mapping[str, str]]) -> frozenset[str]:
-    """The variables of the environment that secrets are taken from, and nothing else needs.
+    """The environment variables that secrets are taken from, and that no process of Spark reads.
 
-    Clients of clouds look for their own by themselves, wherever they run.
+    Without those that clients of clouds read by themselves, such as ``AWS_…``, wherever they run.
 
     Args:
-        options: As written, of all tables, and the settings of Spark.
+        options: The options of all tables and the settings of Spark, as written.
     """
     return frozenset(
         found[1]

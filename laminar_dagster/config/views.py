@@ -1,4 +1,4 @@
-"""The views of a pipeline: put in order, and read into the engine's model."""
+"""The views of a pipeline, sorted topologically and read into the engine's model."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ParsedView:
 
     @property
     def where(self) -> str:
-        """For mistakes."""
+        """The place of the view's name, for mistakes."""
         return self.definition.name.where
 
 
@@ -81,7 +81,7 @@ def parse_view(name: OperatorId, definition: CreateView, report: Report) -> Pars
         report.add(query.where(), "the query is nested too deeply", "split it into views")
         return None
     except Exception:
-        # sqlglot fails in many ways on what is no SQL; to the author they are all the same.
+        # sqlglot raises errors of many types on invalid SQL; to an author they mean the same.
         report.add(query.where(), "the query cannot be read")
         return None
     names = dict.fromkeys(each.name.lower() for each in tree.find_all(exp.Table) if each.name)
@@ -89,7 +89,7 @@ def parse_view(name: OperatorId, definition: CreateView, report: Report) -> Pars
 
 
 def _has_too_many_joins(query: Statement, report: Report) -> bool:
-    """Refuse a long row of JOIN before parsing: sqlglot needs very long for it."""
+    """Refuse very many joins before parsing: sqlglot takes too long for them."""
     joins = (number for number in range(len(query.tokens)) if _is_join(query, number))
     beyond = next(islice(joins, MAX_JOINS, None), None)
     if beyond is not None:
@@ -111,10 +111,10 @@ def read_views(
     tables: Mapping[str, tuple[str, Output]],
     report: Report,
 ) -> tuple[list[View], list[DeterminismWarning]]:
-    """Read views in an order in which each comes after those it reads.
+    """Read views in topological order: each after those it reads.
 
     Args:
-        parsed: In any order.
+        parsed: The views, in any order.
         tables: Sources and broken views by name in lower case.
         report: Where mistakes go.
     """
@@ -126,7 +126,7 @@ def read_views(
     _report_circles(circular, by_name, report)
     for key in circular:
         known[key] = (str(by_name[key].name), BROKEN)
-    # Names first, so that a mistyped name is compared with every view.
+    # All names first, so that a mistyped name can be compared with every view.
     for key in order:
         known.setdefault(key, (str(by_name[key].name), BROKEN))
     for key in order:
@@ -168,7 +168,7 @@ def _read(
 
 
 def _check_emit(parsed: ParsedView, query: Query, report: Report) -> None:
-    """Note an EMIT that says nothing about its query."""
+    """Report an EMIT that does not apply to its query."""
     emit = parsed.definition.emit
     if emit is None or any(_is_put_out_by(emit, each) for each in relations(query)):
         return
@@ -183,14 +183,14 @@ def _check_emit(parsed: ParsedView, query: Query, report: Report) -> None:
 
 
 def _is_put_out_by(emit: Emit, relation: Relation) -> bool:
-    """Whether what EMIT says can be said of a relation."""
+    """Whether an EMIT applies to a relation."""
     if isinstance(relation, Join):
         return relation.emits == ("changes" if emit.changes else "close")
     return isinstance(relation, WindowAggregate | KeyedAggregate | Ranked)
 
 
 def _order(views: Mapping[str, ParsedView | ParsedModel]) -> tuple[list[str], list[str]]:
-    """Views in order, by name where the order is free; and those that are part of a circle."""
+    """Sort views topologically, by name among equals; returns those on a cycle apart."""
     waiting = {key: {name for name in each.reads if name in views} for key, each in views.items()}
     readers: dict[str, list[str]] = {}
     for key, needs in waiting.items():
@@ -209,7 +209,7 @@ def _order(views: Mapping[str, ParsedView | ParsedModel]) -> tuple[list[str], li
     done = set(order)
     left = {key: each for key, each in views.items() if key not in done}
     circular = _on_circles(left)
-    # What only reads from a circle is still worth reading.
+    # Views that read from a cycle, but are not on it, are still read for their mistakes.
     order.extend(sorted(key for key in left if key not in circular))
     return order, circular
 
@@ -219,7 +219,7 @@ def _on_circles(views: Mapping[str, ParsedView | ParsedModel]) -> list[str]:
 
 
 def _circle(start: str, views: Mapping[str, ParsedView | ParsedModel]) -> list[str]:
-    """A shortest way from a view back to itself; empty if there is none."""
+    """A shortest cycle through a view; empty if there is none."""
     came_from: dict[str, str] = {}
     queue = [start]
     for key in queue:
@@ -272,7 +272,7 @@ def _never_closed(query: Statement) -> str:
 
 
 def _keyword_near(query: Statement, index: int) -> str:
-    """Which word just before a syntax error is probably a mistyped keyword."""
+    """A suggestion for the word near a syntax error that is probably a mistyped keyword."""
     for number in (index - 1, index, index - 2):
         if not 0 <= number < len(query.tokens):
             continue

@@ -1,4 +1,4 @@
-"""The watermark of a source: its column, its delay, which the connector may know, and its bound."""
+"""Reads the watermark of a source: its column, delay (or the connector's default), and bound."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from laminar_dagster.config.sql.types import TIMESTAMPS
 def read_watermark(
     found: CreateSource, columns: Sequence[Column], traits: SourceTraits, report: Report
 ) -> WatermarkSpec | None:
-    """The watermark that a statement asks for; notes what is wrong with it.
+    """The watermark of a source; notes what is wrong with it.
 
     Args:
         found: The statement.
-        columns: Those of the source, with those that its connector adds.
-        traits: Of the connector with these options.
+        columns: The source's columns, with those that its connector adds.
+        traits: The connector's traits with these options.
         report: Where mistakes go.
     """
     wanted, source = found.watermark, found.name.text

@@ -1,4 +1,4 @@
-"""Tables and sinks that stand in ``pipeline.yml``: the same as in SQL, with the same checks."""
+"""Tables and sinks in ``pipeline.yml``, read as the same statements as in SQL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Places = Mapping[tuple[str | int, ...], Written]
 
 
 def read_config(path: Path, environment: Mapping[str, str]) -> tuple[PipelineConfig, Places]:
-    """Read ``pipeline.yml``, and what stands where in it.
+    """Read ``pipeline.yml``, and the place of each of its values.
 
     Raises:
         InvalidConfig: With every mistake.
@@ -83,7 +83,7 @@ class _Item:
         for column, kind in item.columns.items():
             where = self._where("columns", column)
             found = read_column_type(SqlText(where, kind), self._report)
-            # A column whose type is wrong may still be spoken of.
+            # Keep a column with a wrong type, or every use of it would be a mistake, too.
             columns.append(Column(column, *(found or ("timestamp", True))))
         seen: set[str] = set()
         for each in columns:

@@ -1,10 +1,10 @@
-"""Partials that are added to a state that is there: from when on they know everything.
+"""Schema evolution of state: partials that are added to existing state, and what they missed.
 
-A row of the state that was there before a partial came holds events that the partial has missed.
-A row that begins afterwards has missed nothing. So rows carry the *generation* in which they began,
-and a partial the one in which it came: a row shows a value of it, or says that it knows none.
+A state row that is older than a partial holds events that the partial has not counted; a row that
+begins afterwards is complete. So every row carries the *generation* in which it began, and every
+added partial the generation in which it came: for older rows the partial is unknown.
 
-Pure: definitions and what the parent says of its additions in, what is to be said now out.
+Pure: definitions and the parent's added partials in, the new list of added partials out.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from laminar_dagster.core.ids import EpochNumber
 
 
 class AddedPartial(Record, frozen=True, kw_only=True):
-    """A partial that came to a state that was there already, and so has missed something.
+    """A partial that was added to existing state, and so has missed events.
 
     Attributes:
-        partial: What it holds, such as ``sum(price)``.
-        epoch: The first that kept it.
+        partial: Its name, such as ``sum(price)``.
+        epoch: The first epoch that kept it.
         generation: Rows of an earlier generation hold events that it has missed.
-        shows: What such rows show of it.
+        shows: What such rows show for it.
     """
 
     partial: Sql
@@ -33,7 +33,7 @@ class AddedPartial(Record, frozen=True, kw_only=True):
 
     @property
     def meaning(self) -> str:
-        """What it shows of the time before, for people."""
+        """What rows from before the addition show, for people."""
         if self.shows == "null":
             return "NULL in rows that began before"
         return "in rows that began before, what came since"
@@ -45,15 +45,15 @@ def additions_of(
     before: Sequence[AddedPartial],
     epoch: EpochNumber,
 ) -> tuple[AddedPartial, ...]:
-    """Every partial that was ever added to an operator, after it goes on from a state.
+    """Every partial that was ever added to an operator, including those of this epoch.
 
-    None is forgotten, as no gap is: rows know generations, and these must not begin again.
+    None is ever removed from the list: rows store generations, whose numbers must not be reused.
 
     Args:
-        old: By what the state was computed; None if it is not known to differ.
-        new: By what the epoch is computed.
-        before: What the state says already.
-        epoch: Which.
+        old: The definition that the state was computed by; None if it is not known to differ.
+        new: The definition that the epoch is computed by.
+        before: The parent's list.
+        epoch: The epoch.
     """
     missing = [each for each in new.partials if old and each not in old.partials]
     if new.on_added is None:
@@ -69,5 +69,5 @@ def additions_of(
 
 
 def newest_additions(additions: Sequence[AddedPartial]) -> dict[str, AddedPartial]:
-    """By partial; one that was left out and came again counts from when it came again."""
+    """The last addition of each partial: one that was removed and added again is new again."""
     return {each.partial: each for each in additions}

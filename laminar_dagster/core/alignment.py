@@ -1,10 +1,10 @@
-"""Sources that keep step: none runs away from the slowest in event time.
+"""Watermark alignment: limits how far a partition may be ahead of the slowest in event time.
 
 A source, or a partition of one, that is far ahead fills the state with windows that cannot close
-until the slowest has come up. So with a limit on the drift, what is ahead of it is held back for an
-epoch: its range is planned empty. Nothing is lost, and nothing is held back where the slow ones
-have nothing to read: they would not come up for it. A partition that has had no event yet holds
-nobody back, and is not held back.
+until the slowest has caught up. So with ``max_drift`` a partition beyond the limit pauses for an
+epoch: its range is planned empty, and nothing is lost. Partitions without anything to read do not
+count as slow, because waiting for them would not end. A partition without any event yet neither
+holds others back nor is held back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def aligned(
 ) -> tuple[SourcePlan, ...]:
     """The plans, with ranges that are too far ahead made empty.
 
-    What a plan pins stays what it was: see ``PinsItsEnd``.
+    The identities that a plan pins are not changed here: see ``PinsItsEnd``.
 
     Args:
         plans: What each source would read.

@@ -2,8 +2,8 @@
 
 A branch begins at a checkpoint of its pipeline and carries out the plans that are stored there:
 the same ranges, the same clock. What it writes lies below ``branches/{name}/`` in the pipeline's
-store, in the layout of a store of its own. Its record says what it was made of, so that whoever
-goes on with it, compares it or promotes it needs nothing but the store. See docs/adr/0023.
+store, in the layout of a store of its own. Its record holds its starting point and version, so that
+continuing, comparing or promoting it needs nothing but the store. See docs/adr/0023.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WriteMode = Literal["append", "upsert"]
 
 
 class BranchWindow(Record, frozen=True, kw_only=True):
-    """Why a key of a sink is written once: it holds a window and everything it is grouped by.
+    """Proof that a sink writes a key only once: the key holds a window and all its grouping keys.
 
     Attributes:
         column: The column of the key that holds the window.
@@ -57,7 +57,7 @@ class BranchSink(Record, frozen=True, kw_only=True):
     """A sink of the pipeline, as far as its output can be corrected.
 
     Attributes:
-        view: What it publishes.
+        view: The view that it publishes.
         key: The columns that identify a row in upsert mode.
         window: Set where no key is ever written twice.
     """
@@ -69,20 +69,20 @@ class BranchSink(Record, frozen=True, kw_only=True):
     window: BranchWindow | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a key where rows are appended, and none where they are replaced."""
+        """Refuse a key in append mode, and a missing key in upsert mode."""
         if (self.mode == "upsert") != bool(self.key):
             raise ValueError(f"sink {self.sink_id} has a key if and only if its mode is upsert")
 
 
 class BranchRecord(Document, frozen=True, kw_only=True):
-    """What a branch was made of. Written before anything else of it.
+    """The starting point and version of a branch. Written before anything else of it.
 
     Attributes:
         from_epoch: The last epoch that it shares with its pipeline; 0 when it shares none.
         start: The checkpoint of that epoch.
-        fingerprint: Of the version that computes the branch.
-        sinks: Those that the version has.
-        dropped_at: Set when somebody began to remove it: it is not to be used any more.
+        fingerprint: The fingerprint of the version that computes the branch.
+        sinks: The sinks of that version.
+        dropped_at: Set when its removal began: it must not be used any more.
     """
 
     name: BranchName
@@ -106,19 +106,19 @@ class BranchRecord(Document, frozen=True, kw_only=True):
 
     @property
     def pipeline_name(self) -> PipelineName:
-        """What the branch is called where a pipeline's name is wanted."""
+        """The branch's name as a pipeline of its own: ``pipeline.branch``."""
         return PipelineName(f"{self.pipeline}.{self.name}")
 
     @property
     def identity(self) -> str:
-        """Tells it from every other branch, also of the same name; a mark changes nothing."""
+        """A checksum that differs from every other branch's; ``dropped_at`` does not change it."""
         return checksum(structs.replace(self, dropped_at=None))
 
     def is_promoted_by(self, plan: EpochPlan, checkpoint_id: CheckpointId) -> bool:
         """Whether a plan of the pipeline takes over a checkpoint of this very branch.
 
-        A branch that has replayed nothing has a checkpoint that is the pipeline's own, and so may
-        others.
+        The checkpoint's id is not enough: branches that have replayed nothing all have the same
+        checkpoint, the pipeline's own.
         """
         upkeep = plan.upkeep
         return (
@@ -130,7 +130,7 @@ class BranchRecord(Document, frozen=True, kw_only=True):
         )
 
     def mismatch(self, other: BranchRecord) -> str:
-        """What tells another record of the same name from this one; empty when nothing does."""
+        """How another record of the same name differs from this one; empty if it does not."""
         if self.from_epoch != other.from_epoch:
             return f"was made from epoch {self.from_epoch}, not {other.from_epoch}"
         if self.start != other.start:
@@ -138,7 +138,7 @@ class BranchRecord(Document, frozen=True, kw_only=True):
         return self.mismatch_with_version(other.fingerprint, other.sinks)
 
     def mismatch_with_version(self, fingerprint: str, sinks: Iterable[BranchSink]) -> str:
-        """What tells a version of the pipeline from the one that computes the branch."""
+        """How a version of the pipeline differs from the branch's; empty if it does not."""
         if self.fingerprint != fingerprint:
             was, now = self.fingerprint[:12], fingerprint[:12]
             return f"is computed by version {was} of the pipeline, and this one is {now}"
@@ -162,13 +162,13 @@ def replayed_plan(
 ) -> EpochPlan:
     """A stored plan as the branch carries it out: the same ranges, the same clock.
 
-    The sinks of a branch are its own, and begin with it.
+    The sinks of a branch are its own, and join in its first epoch.
 
     Args:
         stored: The pipeline's plan.
-        record: Of the branch.
+        record: The record of the branch.
         parent: The branch's checkpoint of the epoch before; None for the first epoch.
-        plan_id: Tells this writer's plan from another's.
+        plan_id: The id of the new plan, to tell it from another writer's.
     """
     return structs.replace(
         stored,
@@ -176,7 +176,7 @@ def replayed_plan(
         pipeline=record.pipeline_name,
         fingerprint=record.fingerprint,
         parent=LatestPointer.to(parent).as_parent() if parent else None,
-        # What was done to the pipeline's state was not done to the branch's.
+        # Upkeep of the pipeline's state, such as a rescale, does not apply to the branch's.
         upkeep=None,
         sinks=tuple(
             SinkPlan(sink_id=sink.sink_id, joined_at=record.from_epoch.next())

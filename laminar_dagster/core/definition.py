@@ -1,8 +1,8 @@
-"""What a pipeline computes, kept beside its state: one document for each fingerprint.
+"""What a pipeline computes, stored beside its state: one document for each fingerprint.
 
-A manifest names the fingerprint of the pipeline that wrote it. This document says what stood behind
-the fingerprint, as far as state depends on it. So a changed pipeline can be told before it runs
-whether it can go on with the state that is there: see ``core.deployment``.
+A manifest names the fingerprint of the pipeline that wrote it. This document describes the pipeline
+behind the fingerprint, as far as state depends on it. From it ``core.deployment`` decides, before a
+changed pipeline runs, whether it can go on with the existing state.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Meta, field
 from laminar_dagster.core.document import Document, Natural, Record, Text
 from laminar_dagster.core.ids import OperatorId, PipelineName
 
-# What a row that was there shows of a partial that was added: see ``core.additions``.
+# What an existing row shows for a partial that was added: see ``core.additions``.
 OnAdded = Literal["null", "from_now"]
 
 # An expression may be longer than a name.
@@ -25,37 +25,37 @@ class OperatorDefinition(Record, frozen=True, kw_only=True):
     """What the state of one operator depends on. Expressions are Spark SQL in canonical form.
 
     Attributes:
-        time: Of the event time that its rows depend on; None if on none.
-        size_micros: Of its windows; 0 where there are none.
-        offset_micros: By how much their edges are shifted.
-        grows: Whether they begin every ``size`` and end every ``slide``.
+        time: The event time that its rows depend on; None if they depend on none.
+        size_micros: The length of its windows; 0 where there are none.
+        offset_micros: By how much the windows' edges are shifted.
+        grows: Whether windows begin every ``size`` and end every ``slide`` (CUMULATE).
         kept_as: How its state is kept by key: as a group, a window, a session, a rank, the two
-            sides of a join or what an operator in Python keeps; None for windows that are only
-            added to.
-        gap_micros: After how long without an event a key is forgotten, or a session ends.
-        weight: Of the rows that go in.
+            sides of a join or the state of an operator in Python; None for windows that are
+            emitted only when they close.
+        gap_micros: After how long without an event a key expires, or a session ends.
+        weight: The weight of the input's rows; None if there are no retractions.
         lateness_micros: How long after the watermark has passed their end its windows close.
-        keys: In the order by which buckets are chosen.
+        keys: The keys, in the order in which they are hashed into buckets.
         partials: What the state holds for each window and key, such as ``sum(price)``.
-        where: The filter of what goes in.
+        where: The filter of the input.
         reads: The sources, views and reference tables it is computed from, by name, and how each is
             read or defined.
-        columns: The type of each column of a source or reference table that takes part, as
+        columns: The type of each column of a source or reference table that it uses, as
             ``source.column``.
-        arguments: Those of the columns that go into partials and nowhere else.
-        input: What the rows that go in are computed from, as far as they are used, as one digest:
-            the same for the same rows, whatever else the views below it hold. None in documents
-            of before it was written down.
-        references: The reference tables among what it reads, by name, each with the digest of how
-            it is declared. Another declaration is another copy. Empty, too, in documents of before
-            it was written down.
-        fixed: Those of them that have to stay as they are, because rows that are taken back meet
+        arguments: The columns among them that are used in partials and nowhere else.
+        input: A digest of what its input is computed from, without what it does not use: equal for
+            equal rows, whatever other columns upstream views have. None in documents from before
+            this field.
+        references: The reference tables that it reads, by name, each with a digest of its
+            declaration. Another declaration needs another copy. Also empty in documents from
+            before this field.
+        fixed: The reference tables that must never change, because retractions are joined with
             them.
-        on_added: What may become of a partial that is added to a state that is there: NULL in rows
-            that it has missed something of, or whatever came from then on. None: nothing.
-        state: Of an operator in Python: the types of the columns that it keeps for each key.
+        on_added: What existing rows show for a partial that is added: NULL, or only events from
+            then on. None refuses such a change.
+        state: For an operator in Python: the types of the columns that it keeps for each key.
         code: The fingerprint of its code.
-        version_of_state: What its author calls the meaning of its state.
+        version_of_state: The version that its author gave to the meaning of its state.
     """
 
     operator_id: OperatorId
@@ -84,7 +84,7 @@ class OperatorDefinition(Record, frozen=True, kw_only=True):
 
 
 class PipelineDefinition(Document, frozen=True, kw_only=True):
-    """Every operator with state of a pipeline."""
+    """Every stateful operator of a pipeline."""
 
     pipeline: PipelineName
     fingerprint: Text

@@ -1,13 +1,13 @@
-"""What a changed pipeline does to the state that is there: keep, migrate, rescale or rebuild.
+"""What a changed pipeline does to its existing state: keep, migrate, rescale or rebuild.
 
 Pure: two definitions in, a verdict with reasons for each operator out.
 
-*Keep*: the stored rows mean what they meant; what a refresh of a reference table could have changed
-too is no more than told. *Migrate*: they can be read as what is wanted now, by
-leaving columns out or widening them, or by adding some from which the past is missing, if the view
-says what they are to show of it. *Rescale*: they can, once they are spread over another number
-of buckets; an epoch of upkeep does that. *Rebuild*: they cannot, so the state would have to be
-computed again from the beginning; going on would publish wrong windows.
+*Keep*: the stored rows are still valid; changes that a refresh of a reference table could also have
+made are only reported. *Migrate*: the rows can be read as the new definition wants, by dropping or
+widening columns, or by adding columns that miss the past, if the view says what they show of it.
+*Rescale*: they can, after an epoch of upkeep has spread them over another number of buckets.
+*Rebuild*: they cannot, so the state would have to be computed again from the beginning; going on
+would publish wrong windows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from laminar_dagster.core.ids import OperatorId
 Verdict = Literal["keep", "migrate", "rescale", "rebuild", "new", "drop"]
 
 _WIDER: Final = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
-# What Arrow calls the types of Spark SQL that can be widened.
+# Arrow's names for the types of Spark SQL that can be widened.
 _SPELLED: Final = {
     "int8": "tinyint",
     "int16": "smallint",
@@ -46,7 +46,7 @@ class OperatorChange:
 def compare_definitions(
     old: PipelineDefinition, new: PipelineDefinition
 ) -> tuple[OperatorChange, ...]:
-    """The fate of every operator that either of them has, by name."""
+    """What happens to every operator of either definition, sorted by name."""
     before = {each.operator_id: each for each in old.operators}
     after = {each.operator_id: each for each in new.operators}
     changes = []
@@ -66,7 +66,7 @@ def _compare(
 ) -> OperatorChange:
     against, steps = (*_obstacles(old, new),), (*_conversions(old, new),)
     moved = tuple(_moved_tables(old, new))
-    # Without keys there is one row a window, and it is in the first bucket.
+    # Without keys all rows are in the first bucket, so the number of buckets does not matter.
     if new.keys and buckets != wanted:
         spread = f"its state is spread over {buckets} buckets, not {wanted}"
         if not against:
@@ -111,7 +111,7 @@ def _obstacles(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str
 
 
 def _lost_state(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:
-    """What an operator in Python keeps, and can no longer be read."""
+    """Why the state of an operator in Python can no longer be read."""
     if old.version_of_state != new.version_of_state:
         was, now = _listed((old.version_of_state,)), _listed((new.version_of_state,))
         yield f"its version was {was}, and is {now}"
@@ -122,7 +122,7 @@ def _lost_state(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[st
 
 
 def _kept_state(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:
-    """What an operator in Python keeps, and is read otherwise."""
+    """How the state of an operator in Python is read differently from now on."""
     if old.code != new.code and old.kept_as == new.kept_as:
         yield "its code has changed, and goes on with the state that is there"
     added = [each for each in new.state if each not in old.state]
@@ -142,7 +142,7 @@ def _missing(old: OperatorDefinition, new: OperatorDefinition) -> list[str]:
 
 
 def _cannot_add(new: OperatorDefinition) -> str:
-    """Why no partial can be added to a state; empty if it can."""
+    """Why partials cannot be added to existing state; empty if they can."""
     if new.kept_as in ("rank", "join", "operator"):
         return ", and what was left out of them cannot be had back"
     if new.on_added is None:
@@ -156,7 +156,7 @@ def _cannot_add(new: OperatorDefinition) -> str:
 
 
 def _changed_input(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:
-    """What is not as it was among that from which the rows that go in are computed."""
+    """Changes upstream that may have changed the rows of the operator's input."""
     if old.input is None or old.input != new.input:
         for name in sorted({*old.reads, *new.reads}):
             is_table = name in new.references and name in old.reads
@@ -182,7 +182,7 @@ def _is_moved(name: str, old: OperatorDefinition, new: OperatorDefinition) -> bo
 
 
 def _moved_tables(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[str]:
-    """What has to be told of reference tables, and is no obstacle."""
+    """Changes of reference tables that are reported, but do not invalidate state."""
     for name in new.references:
         if name not in new.fixed and _is_moved(name, old, new):
             yield (
@@ -208,7 +208,7 @@ def _conversions(old: OperatorDefinition, new: OperatorDefinition) -> Iterator[s
 
 
 def is_wider(old: str, new: str) -> bool:
-    """Whether every value of a type of Spark SQL is also one of another."""
+    """Whether a type of Spark SQL can be widened to another without loss."""
     before, after = old.lower(), new.lower()
     for family in _WIDER:
         if before in family and after in family:

@@ -61,7 +61,7 @@ class Document(Record, frozen=True, kw_only=True):
 
 
 class _Envelope(msgspec.Struct):
-    """The one member that a reader of any version understands."""
+    """The version alone, which a reader of any version can read first."""
 
     version: int
 
@@ -75,7 +75,7 @@ def encode(document: Document) -> bytes:
     try:
         text = _seal(_ENCODER.encode(document))
     except UnicodeEncodeError as error:
-        # A file name that is not UTF-8 comes as half a character.
+        # Python reads a file name that is not UTF-8 with surrogates, which cannot be encoded.
         raise MalformedDocument(type(document).__name__, f"it is not text: {error}") from None
     if len(text) > MAX_DOCUMENT_BYTES:
         name = type(document).__name__
@@ -93,8 +93,8 @@ def decode(data: bytes, kind: type[DocumentT], name: str) -> DocumentT:
 
     Args:
         data: The stored bytes.
-        kind: What it should be.
-        name: What to call it in errors, usually its key.
+        kind: The expected type of document.
+        name: Its name in errors, usually its key.
 
     Raises:
         MalformedDocument: It is not such a document; says which member is wrong and how.
@@ -107,7 +107,7 @@ def decode(data: bytes, kind: type[DocumentT], name: str) -> DocumentT:
     if version != FORMAT_VERSION:
         raise UnsupportedVersion(name, version, FORMAT_VERSION)
     document = _read(_decoder(kind), body, name)
-    # One content, one text: refuses repeated members, stray white space and other spellings.
+    # Refuses repeated members, stray white space and any other non-canonical spelling.
     if _ENCODER.encode(document) != body:
         raise MalformedDocument(name, "it is not in canonical form")
     return document

@@ -6,15 +6,15 @@ epoch that is not finished. Of everything else,
 * an expired checkpoint goes at once, except the files that a retained manifest still names;
 * an attempt without a manifest goes when its epoch is decided (so it can never win) and it is
   older than the grace period (so its writer does not trip over missing files);
-* records that were set aside stay for a time of their own, because people have to look at them;
-* the files of a source's snapshot go when no retained checkpoint stands before its end; drafts of
-  one go as attempts do: when another was finished and they are older than the grace period;
+* dead letters have a retention of their own, because people have to look at them;
+* the files of a source's snapshot go when every retained checkpoint is past its end; drafts of one
+  go like attempts: when another was finished and they are older than the grace period;
 * the copies of reference tables that plans have pinned go when no retained manifest names them;
   one that no plan has named goes as attempts do: when its epoch is decided and it is older than
   the grace period;
 * ``prepared.json`` of every epoch stays for good. It is what stops a process that was paused for
   a week from deciding an old epoch a second time;
-* what is not ours is left alone.
+* objects that this package did not write are left alone.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ FIRST_EPOCH: Final = GENESIS.next()
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What a look at the store found. The listing is made first, everything else is read after it.
+    """What the store holds. The listing is made first, everything else is read after it.
 
     Attributes:
         retained: Manifests to keep, of the newest checkpoints and of all unfinished epochs.
         undecided: Winners that are prepared and have no manifest yet.
         pinned: The copies of reference tables that these winners' manifests will name.
-        attempts: The epoch of each folder, as the record of its attempt says.
+        attempts: The epoch of each checkpoint folder, from the record of its attempt.
         decided: The newest epoch that has a winner.
-        snapshots: Of all sources, those that are finished.
+        snapshots: The finished snapshots of all sources.
         objects: A listing of the store; may be stale, and may name an object twice.
     """
 
@@ -58,10 +58,10 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """What to delete, in an order that a crash in the middle leaves consistent.
+    """What to delete, in an order in which a crash in the middle leaves a consistent store.
 
     Manifests go first: from then on the checkpoint does not exist, and a later run finds the rest.
-    The records of attempts go last: without one, a folder is a stranger's.
+    The records of attempts go last: a folder without one is taken for somebody else's, and kept.
     """
 
     manifests: tuple[str, ...] = ()
@@ -72,20 +72,20 @@ class Garbage:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Everything, in order."""
+        """All keys, in the order of deletion."""
         return self.manifests + self.files + self.attempts
 
 
 def find_garbage(
     holdings: Holdings, now: datetime, grace: timedelta, letters: timedelta = timedelta(0)
 ) -> Garbage:
-    """Decide what may go. Pure; deleting the answer twice, or half of it, is harmless.
+    """Decide what may be deleted. Pure; deleting it twice, or only half of it, is harmless.
 
     Args:
-        holdings: What there is.
+        holdings: What the store holds.
         now: The time.
-        grace: How long an attempt that lost is spared.
-        letters: How long dead letters are spared.
+        grace: How long files of an attempt that lost are kept.
+        letters: How long dead letters are kept.
     """
     sizes = {info.key: info.size for info in holdings.objects}
     folders = _Folders(holdings, now, grace, letters)
@@ -117,7 +117,7 @@ def find_garbage(
             elif not layout.is_attempt_path(parsed[1]):
                 files.append(key)
             elif parsed[0] not in folders.in_use:
-                # Kept until the rest is gone: without it, the rest would be a stranger's.
+                # Deleted last: without it, the rest would be taken for somebody else's, and kept.
                 attempts.append(key)
         elif key != layout.LATEST and not (parsed and parsed[0] in folders.in_use):
             strangers.append(key)
@@ -131,7 +131,7 @@ def find_garbage(
 
 
 def is_young_letter(info: ObjectInfo, now: datetime, letters: timedelta) -> bool:
-    """Whether an object holds records that were set aside not long ago."""
+    """Whether an object is a dead letter within its retention."""
     parsed = layout.parse_checkpoint_key(info.key)
     return parsed is not None and layout.is_letter_path(parsed[1]) and now - info.modified < letters
 
@@ -143,7 +143,7 @@ class _Folders:
         self, holdings: Holdings, now: datetime, grace: timedelta, letters: timedelta
     ) -> None:
         epochs = [manifest.epoch for manifest in holdings.retained]
-        # Without a retained checkpoint nothing is known to be old.
+        # Without a retained checkpoint nothing counts as old.
         self._oldest = min(epochs, default=GENESIS)
         self._decided = holdings.decided
         self._reachable = {key for each in holdings.retained for key, _, _ in each.files()}
@@ -160,7 +160,7 @@ class _Folders:
             parsed = layout.parse_checkpoint_key(info.key)
             if parsed and layout.is_manifest_path(parsed[1]):
                 self._complete.add(parsed[0])
-            # The whole folder is as young as its youngest object: its writer may still be at it.
+            # A folder is as young as its youngest object: its writer may still be running.
             if parsed and now - info.modified < grace:
                 self._young.add(parsed[0])
 
@@ -185,7 +185,7 @@ class _Copies:
         self._newest: dict[SourceId, int] = {}
         for each in holdings.snapshots:
             self._newest[each.source_id] = max(each.number, self._newest.get(each.source_id, 0))
-        # As young as its youngest file: its writer may still be at it.
+        # A draft is as young as its youngest file: its writer may still be running.
         self._young = {
             parsed.draft
             for info in holdings.objects
@@ -204,7 +204,7 @@ class _Copies:
         return is_decided and key.draft not in self._young
 
     def _is_needed(self, snapshot: SourceSnapshot) -> bool:
-        """Whether some epoch after a retained checkpoint, or the first one, reads of it."""
+        """Whether an epoch after a retained checkpoint, or the first epoch, may read from it."""
         if not self._retained:
             return True
         return any(
@@ -219,10 +219,10 @@ class _Pins:
     def __init__(self, holdings: Holdings, now: datetime, grace: timedelta) -> None:
         named = {pin.copy_id for manifest in holdings.retained for pin in manifest.references}
         self._named = named | holdings.pinned
-        # A plan that is to come may name a copy that the newest checkpoint names, or one of its own
-        # epoch. Both are kept, so no plan has to be read.
+        # A future plan can only name a copy that the newest checkpoint names, or one of its own
+        # epoch. Both are kept, so plans need not be read here.
         self._decided = holdings.decided if holdings.retained else GENESIS
-        # As young as its youngest file: its writer may still be at it.
+        # A copy is as young as its youngest file: its writer may still be running.
         self._young = {
             parsed.copy_id
             for info in holdings.objects

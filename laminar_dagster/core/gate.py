@@ -1,4 +1,4 @@
-"""What must hold of every epoch before it is published, whatever it computes."""
+"""The checks of every epoch before it is published, whatever it computes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def refusal(
     output: EpochOutput,
     misfits: tuple[Violation, ...] = (),
 ) -> GateFailed | None:
-    """Why the output of an epoch may not be published; None when nothing speaks against it.
+    """Why the output of an epoch must not be published; None if it may.
 
     Args:
-        plan: What was to be read.
+        plan: The plan that was carried out.
         parent: The checkpoint that it builds on; None for the first epoch.
         output: What was computed.
-        misfits: What the sinks have against it.
+        misfits: Violations that the sinks have found.
     """
     if not output.counts.is_balanced:
         reason = f"the records do not add up: {output.counts}"

@@ -1,4 +1,4 @@
-"""How a source does: whether it answers, how far behind it is, what it may lose unread."""
+"""The health of a source: whether it answers, its lag, and what it may delete unread."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class PartitionHealth:
     Attributes:
         partition: Its name.
         lag: How many records wait in it.
-        headroom: Which share of what the partition holds has been read. It is deleted from that
-            end: at 0, records go that were not read. None where none is about to.
+        headroom: The share of what the partition holds that has been read. Retention deletes the
+            oldest first, so at 0 it deletes unread records. None if it deletes nothing soon.
     """
 
     partition: str
@@ -26,11 +26,11 @@ class PartitionHealth:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """What a source says of itself, at one moment.
+    """The health of a source at one moment.
 
     Attributes:
-        message: In a line, for people.
-        details: What else is good to know, by name; no secret among it.
+        message: A summary in one line, for people.
+        details: Further facts by name, without secrets.
         error: Why it could not be asked.
         warning: What is doubtful although it is healthy, and what to do.
     """
@@ -46,18 +46,18 @@ class HealthReport:
     def unreachable(
         cls, error: LaminarError, details: Mapping[str, str] | None = None
     ) -> HealthReport:
-        """Of a source that could not be asked."""
+        """The report of a source that could not be asked."""
         return cls(False, str(error), details or {}, error=error)
 
     @property
     def total_lag(self) -> int | None:
-        """Over all partitions; None when it could not be asked."""
+        """The lag over all partitions; None when the source could not be asked."""
         is_unknown = self.error is not None and not self.partitions
         return None if is_unknown else sum(each.lag for each in self.partitions)
 
     @property
     def headroom(self) -> float | None:
-        """Of the partition that has the least."""
+        """The least headroom of any partition."""
         known = (each.headroom for each in self.partitions)
         return min((each for each in known if each is not None), default=None)
 

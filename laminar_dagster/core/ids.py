@@ -1,4 +1,4 @@
-"""Identifiers. Each is refused where it is made, so that no later code has to distrust it.
+"""Identifiers. Each is checked when it is made, so that later code can rely on it.
 
 Names become parts of object keys and file names; the rules keep a name from leaving its folder,
 on any store and any operating system.
@@ -18,9 +18,9 @@ MAX_NAME_BYTES: Final = 200
 MAX_EPOCH: Final = 2**63 - 1
 
 _PUNCTUATION: Final = frozenset("_-.")
-# Fillers of Hangul: letters by their class, and blank.
+# Hangul fillers: letters to Unicode, but invisible.
 _INVISIBLE: Final = frozenset("\u115f\u1160")
-# The end of the year 9999, past which Python knows no dates.
+# The end of the year 9999, after which Python has no dates.
 _LAST_TIME: Final = "e677d21fdbff"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-](?:[A-Za-z0-9_.-]{0,198}[A-Za-z0-9_-])?")
 _UUID7: Final = re.compile(
@@ -50,7 +50,7 @@ class _Name(str):
 
 
 def _is_plain(value: object) -> bool:
-    """The usual case, told at once."""
+    """A fast check that accepts the usual ASCII names."""
     return isinstance(value, str) and _PLAIN.fullmatch(value) is not None
 
 
@@ -62,14 +62,14 @@ def _problem_with(value: object) -> str:
     if value[0] == "." or value[-1] == ".":
         return "must not begin or end with '.'"
     for character in value:
-        # A letter or digit of any script. Separators, and what only looks like one by being another
-        # form of it, are neither; nor is what cannot be seen.
+        # Letters and digits of any script are allowed. Separators and their look-alikes are
+        # neither, and invisible letters are refused.
         is_usual = character.isalnum() or character in _PUNCTUATION
         if not is_usual or character in _INVISIBLE:
             return f"holds U+{ord(character):04X}, which is not a letter, digit, '_', '-' or '.'"
     if len(value.encode()) > MAX_NAME_BYTES:
         return f"is longer than {MAX_NAME_BYTES} bytes"
-    # Two spellings of one name would be two keys on S3 and one file on some disks.
+    # Two normal forms of one name would be two keys on S3, but one file on some disks.
     if unicodedata.normalize("NFKC", value) != value:
         return "is not in Unicode normal form KC"
     return ""
@@ -165,7 +165,7 @@ class EpochNumber(_Count):
 
     @property
     def key(self) -> str:
-        """Twenty digits, so that keys sort as numbers do."""
+        """The number with twenty digits, so that keys sort like numbers."""
         return f"{self:020d}"
 
     def next(self) -> EpochNumber:

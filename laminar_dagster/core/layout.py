@@ -61,7 +61,7 @@ def delta_path(operator: OperatorId, partition: PartitionId) -> str:
 
 
 def offsets_path(source: SourceId) -> str:
-    """Where a source stood at the end of the epoch."""
+    """The file of a source's position at the end of the epoch."""
     return f"sources/{source}.offsets"
 
 
@@ -71,7 +71,7 @@ def staged_path(sink: SinkId, file: FileName) -> str:
 
 
 def dead_letter_path(source: SourceId, file: FileName) -> str:
-    """A file of records that were set aside."""
+    """A file of dead letters."""
     return f"dead_letters/{source}/{file}"
 
 
@@ -119,7 +119,7 @@ def attempt_key(checkpoint: CheckpointId) -> str:
 
 
 def definition_key(fingerprint: str) -> str:
-    """What stands behind a fingerprint of a pipeline.
+    """The definition of the pipeline with a fingerprint.
 
     Raises:
         InvalidName: The fingerprint cannot be part of a key.
@@ -190,7 +190,7 @@ class EpochKey(NamedTuple):
 
 
 def parse_epoch_key(key: str) -> EpochKey | None:
-    """What a key below ``epochs/`` stands for, or None for a stranger."""
+    """What a key below ``epochs/`` stands for, or None if this module does not build it."""
     match key.split("/"):
         case ["epochs", number, "plan.json" | "prepared.json" as name] if _is_epoch(number):
             return EpochKey(EpochNumber(int(number)), name == "plan.json")
@@ -207,7 +207,7 @@ class SnapshotKey(NamedTuple):
 
 
 def parse_snapshot_key(key: str) -> SnapshotKey | None:
-    """What a key below ``snapshots/`` stands for, or None for a stranger."""
+    """What a key below ``snapshots/`` stands for, or None if this module does not build it."""
     try:
         match key.split("/"):
             case ["snapshots", source, number, "snapshot.json"] if _is_epoch(number):
@@ -230,7 +230,7 @@ class ReferenceKey(NamedTuple):
 
 
 def parse_reference_key(key: str) -> ReferenceKey | None:
-    """What a key below ``references/`` stands for, or None for a stranger."""
+    """What a key below ``references/`` stands for, or None if this module does not build it."""
     try:
         match key.split("/"):
             case ["references", table, number, copy_id, file] if _is_epoch(number):
@@ -244,7 +244,7 @@ def parse_reference_key(key: str) -> ReferenceKey | None:
 
 
 def parse_checkpoint_key(key: str) -> tuple[CheckpointId, str] | None:
-    """The checkpoint and path of a key below ``checkpoints/``, or None for a stranger."""
+    """The checkpoint and path of a key below ``checkpoints/``, or None if it is no such key."""
     root, _, rest = key.partition("/")
     folder, _, path = rest.partition("/")
     if root != "checkpoints" or not path:
@@ -266,12 +266,12 @@ def is_attempt_path(path: str) -> bool:
 
 
 def is_letter_path(path: str) -> bool:
-    """Whether a path within a checkpoint's folder holds records that were set aside."""
+    """Whether a path within a checkpoint's folder holds dead letters."""
     return path.startswith("dead_letters/")
 
 
 def is_output_path(path: str) -> bool:
-    """Whether a path within a checkpoint's folder is of what it put out, not of its state."""
+    """Whether a path within a checkpoint's folder is output, not state."""
     return path.startswith(("dead_letters/", "staged/"))
 
 

@@ -1,8 +1,8 @@
 """The manifest: a checkpoint exists if and only if its manifest does.
 
-It names every file of the state with size and SHA-256, where each source stands, and what each
-sink is to commit. It stands alone: files that an earlier checkpoint wrote are named here too, with
-their origin, so a reader needs one manifest and the collector no walk through old ones.
+It names every file of the state with size and SHA-256, the positions of each source, and what each
+sink is to commit. It is self-contained: files that an earlier checkpoint wrote are listed too, with
+their origin, so neither a reader nor the garbage collector has to walk through old manifests.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class PartitionSnapshotEntry(Record, frozen=True, kw_only=True):
     """One file of one partition of an operator's state.
 
     Attributes:
-        path: Within the folder of the checkpoint that wrote it.
-        is_incremental: Whether it needs the files of this partition that stand before it.
-        origin: Who wrote it; None for this checkpoint.
-        event_time: The smallest and largest end of a window in the file that is still open, in
-            microseconds, so that a file is left alone until one of its windows closes.
+        path: Its path within the folder of the checkpoint that wrote it.
+        is_incremental: Whether it is a delta on top of the partition's files before it.
+        origin: The checkpoint that wrote it; None for this one.
+        event_time: The smallest and largest end of an open window in the file, in microseconds:
+            the file need not be read until one of its windows closes.
     """
 
     partition_id: PartitionId
@@ -92,17 +92,17 @@ class OperatorSnapshotEntry(Record, frozen=True, kw_only=True):
 
 
 class SourceReading(Record, frozen=True, kw_only=True):
-    """What it took to read a source in this epoch, over all of its tasks.
+    """Metrics of reading a source in this epoch, over all of its tasks.
 
     Attributes:
-        fetch_micros: Spent on waiting for the source.
-        decode_micros: Spent on making columns of what came.
-        pauses: How often a task stopped fetching until it had caught up with what it held.
-        errors: What the source's client complained of and got over by itself.
-        ahead: Of the records, those whose event time was further ahead of the plan's clock than it
-            may be. They moved no watermark.
-        chunk_times: How many chunks took how long, fetching and decoding: the first is of those
-            below a millisecond, the one at index i of those from 2**(i - 1) ms to below 2**i.
+        fetch_micros: Time spent waiting for the source.
+        decode_micros: Time spent decoding records into columns.
+        pauses: How often a task stopped fetching until it had processed its buffer.
+        errors: Errors that the source's client reported and recovered from by itself.
+        ahead: Records whose event time was further ahead of the plan's clock than allowed. They
+            did not move the watermark.
+        chunk_times: A histogram of chunks by time to fetch and decode: the first counter is of
+            those below a millisecond, the one at index i of those from 2**(i - 1) to below 2**i ms.
     """
 
     records: Natural = 0
@@ -116,7 +116,7 @@ class SourceReading(Record, frozen=True, kw_only=True):
     ahead: Natural = 0
 
     def plus(self, other: SourceReading) -> SourceReading:
-        """Both together."""
+        """The sum of both."""
         added = {
             name: getattr(self, name) + getattr(other, name)
             for name in self.__struct_fields__
@@ -126,9 +126,9 @@ class SourceReading(Record, frozen=True, kw_only=True):
         return SourceReading(**added, chunk_times=tuple(map(sum, times)))
 
     def chunk_millis(self, share: float) -> int | None:
-        """So many milliseconds at most did a share of the chunks take; None if there were none.
+        """A percentile of the chunks' times in milliseconds; None if there were no chunks.
 
-        By powers of two: the answer is at most twice as high as it is exactly.
+        Rounded up to a power of two: at most twice the exact value.
         """
         within = list(accumulate(self.chunk_times))
         if not within or not within[-1]:
@@ -139,18 +139,18 @@ class SourceReading(Record, frozen=True, kw_only=True):
 
 
 def chunk_time(seconds: float) -> int:
-    """The place in ``SourceReading.chunk_times`` of a chunk that took so long."""
+    """The index in ``SourceReading.chunk_times`` of a chunk that took so many seconds."""
     return int(seconds * 1000).bit_length()
 
 
 class SourceOffsetEntry(Record, frozen=True, kw_only=True):
-    """Where a source stands after the epoch: one position for each of its partitions.
+    """A source after the epoch: one position for each of its partitions.
 
     Attributes:
         watermarks: One for each position, in microseconds; None before the first event.
-        watermark: The source's own: the smallest of those that are not idle. Never runs back.
+        watermark: The source's own: the smallest of partitions that are not idle. Never decreases.
         gaps: Every loss that was ever accepted for this source.
-        schema_ids: Of the schema registry, by which this epoch's records were decoded.
+        schema_ids: The schema registry's ids of the schemas of this epoch's records.
     """
 
     source_id: SourceId
@@ -178,7 +178,7 @@ class SinkEntry(Record, frozen=True, kw_only=True):
 
     Attributes:
         joined_at: The first epoch the sink took part in; its ledger starts just before.
-        output_sha256: Of the rows, however they are cut into files: the same on every re-run.
+        output_sha256: A hash of the rows, however they are cut into files: equal on every re-run.
     """
 
     sink_id: SinkId
@@ -189,27 +189,27 @@ class SinkEntry(Record, frozen=True, kw_only=True):
 
 
 class DeadLetterEntry(Record, frozen=True, kw_only=True):
-    """The records of a source that were set aside in this epoch: bad ones, and late ones."""
+    """The dead letters of a source in this epoch: bad records, and late ones."""
 
     source_id: SourceId
     files: tuple[FileEntry, ...]
 
     @property
     def late_rows(self) -> int:
-        """How many came too late."""
+        """The number of late records."""
         return sum(file.rows for file in self.files if layout.is_late_path(file.path))
 
     @property
     def dead_rows(self) -> int:
-        """How many were bad: could not be decoded, or were too far ahead of the clock."""
+        """The number of bad records: not decodable, or too far ahead of the clock."""
         return sum(file.rows for file in self.files) - self.late_rows
 
 
 class RecordCounts(Record, frozen=True, kw_only=True):
-    """Record accounting: every record that was read ended in exactly one of the others.
+    """Record accounting: every record that was read is counted in exactly one other field.
 
     Attributes:
-        added: Rows beyond one a record: an update of a table is two, the row before and after.
+        added: Rows beyond one per record: an update of a table is two, the row before and after.
         skipped: Records that hold no row and are not bad, such as the tombstone after a delete.
     """
 
@@ -223,7 +223,7 @@ class RecordCounts(Record, frozen=True, kw_only=True):
 
     @property
     def is_balanced(self) -> bool:
-        """Whether nothing got lost on the way."""
+        """Whether every record that was read is accounted for."""
         ended = self.processed + self.filtered + self.dead_lettered + self.late + self.skipped
         return self.read + self.added == ended
 
@@ -232,14 +232,14 @@ class CheckpointManifest(Document, frozen=True, kw_only=True):
     """The commit point of an epoch's state and offsets.
 
     Attributes:
-        plan_checksum: Of the plan that was carried out.
+        plan_checksum: The checksum of the plan that was carried out.
         started_at: When the winning attempt began.
         completed_at: When its work was complete and prepared for commit.
-        total_size_bytes: Of all state files the manifest names.
+        total_size_bytes: The size of all state files that the manifest names.
         is_unaligned: Always false for epochs, which are aligned by construction.
-        watermark: The pipeline's, in microseconds.
-        references: The reference tables as the plan pinned them: the plans to come may go on with
-            the same copies.
+        watermark: The pipeline's watermark, in microseconds.
+        references: The reference tables as the plan pinned them: later plans may pin the same
+            copies.
     """
 
     checkpoint_id: CheckpointId
@@ -262,13 +262,13 @@ class CheckpointManifest(Document, frozen=True, kw_only=True):
     references: tuple[ReferencePin, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse times that have more than one spelling."""
+        """Refuse times that are not in UTC, and a reference table that is pinned twice."""
         require_each_once(self.references)
         require_utc("started_at", self.started_at)
         require_utc("completed_at", self.completed_at)
 
     def origin_of(self, part: PartitionSnapshotEntry) -> Origin:
-        """Who wrote a state file: an earlier checkpoint, or this one."""
+        """The checkpoint that wrote a state file: an earlier one, or this one."""
         return part.origin or Origin(checkpoint_id=self.checkpoint_id, epoch=self.epoch)
 
     def files(self) -> Iterator[tuple[str, int, str]]:
@@ -374,7 +374,8 @@ def _check_chains(manifest: CheckpointManifest, operator: OperatorSnapshotEntry)
         )
         epoch = GENESIS
         for part in files:
-            # A delta may stand first, as full, once all windows below it are closed and dropped.
+            # A `.delta` may be listed first, as a full file, once all windows of the files before
+            # it have closed and were dropped.
             if part.path not in names[1 if part.is_incremental else 0 :]:
                 raise InvalidManifest(
                     manifest.checkpoint_id,

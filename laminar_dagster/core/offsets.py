@@ -1,4 +1,4 @@
-"""Where a source stands: positions, offsets, half-open ranges, and the identity of a source.
+"""Positions of a source: offsets, half-open ranges, and the identity of a source.
 
 A position is a tagged union with one variant for each family of sources. No field has a default:
 a missing offset is an error, because 0 would re-read or skip everything.
@@ -95,7 +95,7 @@ class FilePosition(_Position, frozen=True, kw_only=True, tag="file"):
 
 
 class CustomPosition(_Position, frozen=True, kw_only=True, tag="custom"):
-    """A position of somebody's own source.
+    """A position of a custom source.
 
     The bytes must sort as the stream runs; a big-endian number does.
     """
@@ -150,7 +150,7 @@ def progress_of(position: SourcePosition) -> tuple[Any, ...]:
         case PostgresPosition(lsn=lsn, snapshot=snapshot):
             return (lsn, *_read_of(snapshot))
         case MysqlPosition(binlog_file=file, binlog_position=offset, snapshot=snapshot):
-            # The number grows past its six digits, so the text does not sort.
+            # As a number: it may have more than six digits, so the text does not sort.
             return (int(file.rpartition(".")[2]), offset, *_read_of(snapshot))
         case FilePosition(byte_offset=offset):
             return (offset,)
@@ -183,7 +183,7 @@ class SourceOffset(Record, frozen=True, kw_only=True):
 
 
 class SourceOffsets(Document, frozen=True, kw_only=True):
-    """The file of a checkpoint that says where one source stands, to seek without the manifest.
+    """The file of a checkpoint with one source's positions, to seek without the manifest.
 
     It names its checkpoint, so that a file swapped with another epoch's is noticed.
     """
@@ -220,11 +220,11 @@ class Gap(Record, frozen=True, kw_only=True):
     reason: Text
 
 
-# --- what a source is: pinned by a plan, so that a look-alike is found --------------------------
+# --- identities: pinned by a plan, so that a replaced source is noticed -------------------------
 
 
 class KafkaIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="kafka"):
-    """The cluster, and the id of each topic: a topic created anew has another one."""
+    """The cluster, and the id of each topic: a topic that is created again has another id."""
 
     cluster_id: Text
     topic_ids: dict[str, str]
@@ -234,11 +234,11 @@ class PostgresTable(Record, frozen=True, kw_only=True):
     """A table of a database, at one place in the log.
 
     Attributes:
-        oid: Its id: one that was made anew under its name has another.
-        columns: The declared ones that it has.
-        lacks: The declared ones that it does not have.
-        members: The ids of what makes it one of the publication: of a table that was taken out and
-            put in again they are others.
+        oid: Its id: a table that is created again under its name has another.
+        columns: The declared columns that it has.
+        lacks: The declared columns that it does not have.
+        members: The ids of its membership in the publication: they change if the table is removed
+            and added again.
     """
 
     oid: Natural
@@ -251,9 +251,9 @@ class PostgresIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag=
     """The database cluster, its timeline, and the slot.
 
     Attributes:
-        database: The id of the database: one that was made anew under its name has another.
-        tables: What each table was at the end of what is planned. A plan of an earlier version has
-            none, and of a table that is not there nothing is known.
+        database: The id of the database: one that is created again under its name has another.
+        tables: Each table as of the end of the planned range. Plans of earlier versions have none;
+            a table that is missing here is not checked.
     """
 
     system_id: Text
@@ -264,7 +264,7 @@ class PostgresIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag=
 
 
 class LogMark(Record, frozen=True, kw_only=True):
-    """An event that stood in a binary log: another log has another one there, or none.
+    """An event of a binary log, to recognise the log: another log has another event there, or none.
 
     Attributes:
         start: The byte of the file at which it begins.
@@ -277,12 +277,12 @@ class LogMark(Record, frozen=True, kw_only=True):
 
 
 class MysqlIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="mysql_cdc"):
-    """The server that wrote the binary log, and what was found there.
+    """The server that wrote the binary log, and what identifies the log and its tables.
 
     Attributes:
-        server_uuid: MariaDB has none: there it is ``server_id`` and its number.
-        mark: The last event before the end of what is planned, or the first of its file.
-        tables: For each table, the types of the columns that are read, at that place.
+        server_uuid: The server's UUID. MariaDB has none: there it is ``server_id`` and its number.
+        mark: The last event before the end of the planned range, or the first of its file.
+        tables: For each table, the types of the columns that are read, as of that event.
     """
 
     server_uuid: Text
@@ -297,7 +297,7 @@ class FileIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="fil
 
 
 class CustomIdentity(Record, frozen=True, kw_only=True, tag_field="type", tag="custom"):
-    """Whatever tells somebody's own source from another."""
+    """The identity of a custom source."""
 
     source_type: Text
     identity: str
@@ -313,7 +313,7 @@ def _within(snapshot: SnapshotProgress | None, place: str) -> str:
 
 
 def _read_of(snapshot: SnapshotProgress | None) -> tuple[int, int, int]:
-    """A snapshot is read before the log that goes on from the same place."""
+    """The progress in a snapshot, which sorts before the log at the same position."""
     return (1, 0, 0) if snapshot is None else (0, snapshot.number, snapshot.rows)
 
 

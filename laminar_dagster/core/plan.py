@@ -1,7 +1,7 @@
 """The plan of an epoch: what it reads, and the only "now" it may use.
 
 A plan is written once, before anything is read. Every attempt at the epoch reads the same plan, so
-every attempt computes the same answer.
+every attempt computes the same output.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from laminar_dagster.core.upkeep import Promotion, Rescale
 
 
 class ParentCheckpoint(Record, frozen=True, kw_only=True):
-    """The checkpoint an epoch builds on, by content: a damaged parent is noticed."""
+    """The checkpoint an epoch builds on, with a checksum, so that a damaged one is noticed."""
 
     checkpoint_id: CheckpointId
     epoch: EpochNumber
@@ -47,7 +47,7 @@ class ParentCheckpoint(Record, frozen=True, kw_only=True):
 
 
 class Quiet(Record, frozen=True, kw_only=True):
-    """A partition in which nothing has come since the first of the plans that found it so."""
+    """A partition without new records, and the clock of the first plan in a row that found none."""
 
     position: SourcePosition
     since: Timestamp
@@ -61,10 +61,11 @@ class SourcePlan(Record, frozen=True, kw_only=True):
     """What an epoch reads of one source.
 
     Attributes:
-        idle: Partitions that hold back no watermark.
-        quiet: Partitions that had nothing new, and since when: for the plans to come.
+        idle: Idle partitions, which do not hold back the watermark.
+        quiet: Partitions without new records, and since when: later plans decide by it what is
+            idle.
         max_ahead_micros: How far the event time of a record may be ahead of the plan's clock. None
-            is no bound, as in plans from before there was one: they give what they gave.
+            is no bound, as in older plans, whose output must not change when they run again.
     """
 
     source_id: SourceId
@@ -95,12 +96,12 @@ class EpochPlan(Document, frozen=True, kw_only=True):
     """Everything an attempt needs to know, fixed before the first record is read.
 
     Attributes:
-        plan_id: Tells this writer's plan from another's.
+        plan_id: An id that tells this writer's plan from another's.
         clock: The logical clock; the job may use no other.
-        fingerprint: Of the pipeline's code and configuration.
+        fingerprint: The fingerprint of the pipeline's code and configuration.
         parent: The checkpoint it builds on; None for the first epoch.
         upkeep: What is done to the state instead of reading; None for an ordinary epoch.
-        references: The reference tables, as the epoch sees them.
+        references: The pinned snapshots of reference tables.
     """
 
     plan_id: CheckpointId
@@ -137,16 +138,16 @@ class EpochPlan(Document, frozen=True, kw_only=True):
             self._check_upkeep()
 
     def narrowed_to(self, sinks: Collection[SinkId]) -> EpochPlan:
-        """The plan for some of its sinks."""
+        """The plan with only some of its sinks."""
         return structs.replace(
             self, sinks=tuple(sink for sink in self.sinks if sink.sink_id in sinks)
         )
 
     def bounded(self, max_ahead: Mapping[SourceId, int]) -> EpochPlan:
-        """The plan with how far event time may be ahead of its clock, in microseconds.
+        """The plan with bounds on how far event time may be ahead of its clock.
 
         Args:
-            max_ahead: Of the sources that have a bound; those that are not named have none.
+            max_ahead: The bound of each source in microseconds; sources without one have no bound.
         """
         sources = (
             structs.replace(source, max_ahead_micros=max_ahead.get(source.source_id))

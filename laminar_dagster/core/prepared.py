@@ -1,4 +1,4 @@
-"""The small documents around a manifest: who tries, who won, and which checkpoint is the latest."""
+"""The small documents around a manifest: the attempt, the winner, and the latest pointer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from laminar_dagster.core.plan import EpochPlan, ParentCheckpoint
 class AttemptRecord(Document, frozen=True, kw_only=True):
     """The first object of an attempt. Tells the collector which epoch the folder is for.
 
-    Age alone cannot tell a dead attempt from a slow one; that its epoch is decided can.
+    Age alone cannot tell a dead attempt from a slow one; but once its epoch is decided, a slow one
+    can no longer win either.
     """
 
     epoch: EpochNumber
@@ -33,12 +34,12 @@ class AttemptRecord(Document, frozen=True, kw_only=True):
 class Prepared(Document, frozen=True, kw_only=True):
     """Names an epoch's winning attempt, and holds its manifest whole.
 
-    Because the manifest is in here, whoever finds this record can finish the epoch, and all of
-    them write the same bytes.
+    Because it contains the manifest, any process that finds this record can finish the epoch, and
+    all of them write the same bytes.
 
     Attributes:
-        plan: What was carried out, so that the plan is in two places; None in a record of an older
-            release, or one that was put back when the plan was lost as well.
+        plan: A second copy of the plan that was carried out; None in a record of an older release,
+            or one that recovery restored when the plan was lost as well.
     """
 
     epoch: EpochNumber
@@ -47,7 +48,7 @@ class Prepared(Document, frozen=True, kw_only=True):
     plan: EpochPlan | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a manifest that belongs to somebody else."""
+        """Refuse a manifest of another epoch, attempt or plan."""
         if self.manifest.epoch != self.epoch:
             raise ValueError("the manifest belongs to another epoch")
         if self.manifest.checkpoint_id != self.checkpoint_id:

@@ -26,7 +26,7 @@ from laminar_dagster.core.ids import CheckpointId, EpochNumber, SinkId
 
 @dataclass(frozen=True, slots=True)
 class SinkFact:
-    """How far a sink's ledger says it is; None when it could not be read."""
+    """The epoch in a sink's ledger; None when it could not be read."""
 
     sink_id: SinkId
     ledger: EpochNumber | None
@@ -37,7 +37,7 @@ class EpochFacts:
     """What is known of an epoch; ``latest`` is read first, then the ledgers, then ``newest``.
 
     ``latest`` is where ``_latest`` points, ``newest`` the newest epoch with a manifest, ``winner``
-    whom ``prepared.json`` names; ``attempt`` is this process's own, and ``gate`` its verdict.
+    the attempt in ``prepared.json``; ``attempt`` is this process's own, and ``gate`` its verdict.
     """
 
     epoch: EpochNumber
@@ -85,7 +85,7 @@ class WriteManifest:
 
 @dataclass(frozen=True, slots=True)
 class CommitSinks:
-    """Step 6. Redo the staged output in these sinks, side by side."""
+    """Step 6. Write the staged output to these sinks, in parallel."""
 
     sinks: tuple[SinkId, ...]
 
@@ -112,7 +112,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class AwaitSinks:
-    """These sinks are away, or still behind with an earlier epoch. Come back later."""
+    """These sinks are unavailable, or still lack an earlier epoch. Come back later."""
 
     sinks: tuple[SinkId, ...]
 
@@ -167,13 +167,14 @@ def _after_manifest(facts: EpochFacts) -> Step:
         if sink.ledger is None:
             waiting.append(sink.sink_id)
         elif sink.ledger > facts.newest:
-            # No manifest explains it: the store was set back, or somebody shares the sink.
+            # No manifest has that epoch: the store was restored from a backup, or another
+            # pipeline shares the sink.
             return Halt(errors.LedgerMismatch(sink.sink_id, facts.epoch, sink.ledger))
         elif sink.ledger == facts.epoch - 1:
             ready.append(sink.sink_id)
         elif sink.ledger < facts.epoch - 1:
             if facts.latest >= facts.epoch - 1:
-                # It had confirmed the epochs below, and lost them since.
+                # The sink had confirmed the epochs before, and has lost them since.
                 return Halt(errors.LedgerMismatch(sink.sink_id, facts.epoch, sink.ledger))
             waiting.append(sink.sink_id)
     if ready:
@@ -181,14 +182,14 @@ def _after_manifest(facts: EpochFacts) -> Step:
     if waiting:
         return AwaitSinks(tuple(waiting))
     if facts.latest < facts.epoch - 1:
-        # The epoch below may have a sink that this one lacks.
+        # The epoch before may have a sink, not part of this one, that has not committed yet.
         return AwaitEpoch(facts.epoch.previous())
     return MoveLatest()
 
 
 def _after_latest(facts: EpochFacts) -> Step:
     if facts.latest > facts.epoch:
-        # The later epoch acknowledges more; telling a source less would set it back.
+        # The later epoch acknowledges more; this one's positions would set the source back.
         return Finished()
     if not facts.acknowledged:
         return Acknowledge()

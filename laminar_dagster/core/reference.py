@@ -1,10 +1,10 @@
 """A reference table as an epoch's plan pins it: a copy in the store, by name, size and SHA-256.
 
-What a stream is joined with changes under it, and nobody can be asked next week what a file or a
-table held today. So the rows are copied before the plan is written, and the plan names the copy.
-Every attempt at the epoch, and whoever runs it again, reads these bytes and no others.
+A reference table changes while a stream is joined with it, and next week nobody can read what it
+held today. So its rows are copied before the plan is written, and the plan names the copy. Every
+attempt at the epoch, and every later re-run, reads exactly these bytes.
 
-A copy that has not changed is named again by the plans to come: it is kept once.
+If the table has not changed, later plans name the same copy: it is stored once.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class ReferencePin(Record, frozen=True, kw_only=True):
     """Which rows of a reference table an epoch sees.
 
     Attributes:
-        version: What the table calls this state of itself: a version of Delta, say.
-        declaration: Of the columns, the key and the options by which it was read. Another
+        version: The table's own version, such as the number of a Delta version.
+        declaration: A hash of the columns, key and options by which it was read. Another
             declaration needs another copy.
-        epoch: The one for whose plan it was copied.
-        copy_id: Names the folder of its files: two that copy at once never share one.
-        checked_at: The logical clock of the plan for which the table was last looked at.
-        files: Their rows in order, one file after the other.
+        epoch: The epoch for whose plan it was copied.
+        copy_id: The folder of its files: two processes that copy at once never share one.
+        checked_at: The logical clock of the plan for which the table was last checked.
+        files: The files, in the order of their rows.
         unavailable_since: The clock of the first plan since ``checked_at`` that found the table
-            away and went on with this copy; None if none did.
+            unavailable and used this copy; None if none did.
     """
 
     reference_id: ReferenceId
@@ -57,12 +57,12 @@ class ReferencePin(Record, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> int:
-        """Of all files."""
+        """The rows of all files."""
         return sum(file.rows for file in self.files)
 
     @property
     def size_bytes(self) -> int:
-        """Of all files."""
+        """The size of all files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
@@ -72,7 +72,7 @@ class ReferencePin(Record, frozen=True, kw_only=True):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the table was away, and the copy that there was had to do."""
+        """Whether the table was unavailable, so that an older copy is used."""
         return self.unavailable_since is not None
 
     @property
@@ -81,7 +81,7 @@ class ReferencePin(Record, frozen=True, kw_only=True):
         return layout.reference_folder(self.reference_id, self.epoch, self.copy_id)
 
     def key_of(self, file: SnapshotFile) -> str:
-        """Where a file of it is."""
+        """The key of one of its files."""
         return layout.reference_file_key(self.reference_id, self.epoch, self.copy_id, file.name)
 
 
@@ -89,7 +89,7 @@ def require_each_once(pins: tuple[ReferencePin, ...]) -> None:
     """Refuse a reference table that is pinned twice.
 
     Raises:
-        ValueError: naming none of them.
+        ValueError: Without naming the table.
     """
     if len({pin.reference_id for pin in pins}) != len(pins):
         raise ValueError("a reference table is pinned twice")

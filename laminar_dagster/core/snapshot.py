@@ -1,10 +1,10 @@
 """The snapshot of a source: what a database held before its log of changes is read.
 
-A database can hand out a consistent copy of its tables only while a connection is open, so no plan
-may depend on that. The copy is made before the first epoch is planned, into immutable files. This
-document describes it once it is whole: from then on every attempt reads the same bytes.
+A database offers a consistent view of its tables only while a connection is open, so a plan cannot
+refer to it. The copy is made before the first epoch is planned, into immutable files. This document
+describes it once it is complete: from then on every attempt reads the same bytes.
 
-A source has a snapshot 1, and further ones only where somebody has accepted that its log was lost.
+A source has a snapshot 1, and further ones only if a setting accepts that its log was lost.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class SourceSnapshot(Document, frozen=True, kw_only=True):
     """A finished snapshot.
 
     Attributes:
-        number: From 1, one more for each that was taken anew.
-        draft_id: Names the folder of its files: two that copy at once never share one.
+        number: 1 for the first snapshot, one more for each later one.
+        draft_id: The folder of its files: two processes that copy at once never share one.
         position: Where the log goes on after the last row of the snapshot.
         identity: What the source was when it was copied.
         files: In the order in which their rows are read.
@@ -81,16 +81,16 @@ class SourceSnapshot(Document, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> int:
-        """Of all files."""
+        """The rows of all files."""
         return sum(file.rows for file in self.files)
 
     @property
     def size_bytes(self) -> int:
-        """Of all files."""
+        """The size of all files."""
         return sum(file.size_bytes for file in self.files)
 
     def pieces(self, start: int, end: int) -> tuple[FilePiece, ...]:
-        """Where the rows ``start`` to ``end`` of the snapshot stand.
+        """The pieces of files that hold the rows ``start`` to ``end`` of the snapshot.
 
         Raises:
             ValueError: It has fewer rows.
@@ -107,7 +107,7 @@ class SourceSnapshot(Document, frozen=True, kw_only=True):
         return tuple(found)
 
     def is_behind(self, position: SourcePosition) -> bool:
-        """Whether a reader that stands there needs no row of it any more."""
+        """Whether a reader at that position has already read all of it."""
         return type(position) is type(self.position) and progress_of(self.position) <= progress_of(
             position
         )

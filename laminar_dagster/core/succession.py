@@ -1,9 +1,10 @@
-"""Which versions of a pipeline were replaced by a branch, and may not go on.
+"""Fences off versions of a pipeline that were replaced by promoting a branch.
 
-A version that was replaced has published what was corrected since. A process that still has it
-loaded would publish more of it, silently where the state fits. So every manifest after a promotion
-names the fingerprints that are over. It is the manifest that makes the promotion, so there is no
-moment between the two; and it is carried on, so it does not matter how late such a process wakes.
+The output of a replaced version was corrected by the branch. A process that still runs that version
+would publish more wrong output, unnoticed if the state is compatible. So every manifest after a
+promotion lists the replaced fingerprints. The promotion and the list are one manifest, so there is
+no moment between them; and the list is inherited, so it does not matter how late such a process
+wakes up.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ _SHOWN: Final = 12
 
 
 def replaced_versions(manifest: CheckpointManifest | None) -> tuple[str, ...]:
-    """The fingerprints that are over, sorted."""
+    """The fingerprints of replaced versions, sorted."""
     return tuple(manifest.metadata.get(REPLACED, "").split()) if manifest else ()
 
 
 def inherited(parent: CheckpointManifest | None) -> dict[str, str]:
-    """The metadata that a manifest has from the checkpoint before."""
+    """The metadata that a manifest inherits from its parent."""
     found = replaced_versions(parent)
     return {REPLACED: " ".join(found)} if found else {}
 
@@ -38,7 +39,7 @@ def after_promotion(
     Args:
         parent: The checkpoint before.
         corrected: The fingerprints whose output was corrected.
-        successor: The one that goes on; also one that was replaced before may come back.
+        successor: The fingerprint that goes on; it may be one that was replaced before.
     """
     over = {*replaced_versions(parent), *corrected} - {successor}
     return {REPLACED: " ".join(sorted(over))}
@@ -50,7 +51,7 @@ def require_current(
     """Refuse an epoch to a version that was replaced.
 
     Raises:
-        VersionReplaced: It was.
+        VersionReplaced: The version was replaced.
     """
     if fingerprint in replaced_versions(parent):
         raise VersionReplaced(epoch, fingerprint[:_SHOWN])

@@ -11,8 +11,8 @@
                         │      └── not confirmed ──► failed
                         └── rolled back ──► idle
 
-After *failed* nobody knows what the server did: the ledger is read, and a new transaction begins
-or none is needed. Records here are for people and meters; nothing is decided from them.
+After *failed* the outcome on the server is unknown: the ledger is read, and a new transaction
+begins or none is needed. The records are for people and metrics; no decision depends on them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from laminar_dagster.core.ids import EpochNumber, SinkId
 
 
 class TransactionState(StrEnum):
-    """Where a transaction is."""
+    """The state of a transaction."""
 
     IDLE = "idle"
     ACTIVE = "active"
@@ -58,14 +58,14 @@ _ALLOWED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class EpochTransactionRecord:
-    """What is known of the transaction of an epoch in one sink. All times in seconds of one clock.
+    """A record of an epoch's transaction in one sink. All times in seconds of one clock.
 
     Attributes:
-        rows: How many rows the sink was given so far.
+        rows: The rows that were written so far.
         asked_at: When the sink was asked to commit the epoch.
         opened_at: When its transaction began.
         sent_at: When its commit, or its rollback, was sent.
-        completed_at: When that was confirmed, or given up.
+        completed_at: When the outcome was confirmed, or given up as unknown.
         outcome: None while it goes on, and if the sink had the epoch already.
     """
 
@@ -107,7 +107,7 @@ class EpochTransactionRecord:
         return replace(self._moved(TransactionState.COMMITTING, "commit"), sent_at=now)
 
     def aborting(self, now: float) -> EpochTransactionRecord:
-        """What was written is given up, by us or by a server that refuses the commit.
+        """The transaction is being rolled back, by us or because the server refused the commit.
 
         Raises:
             InvalidState: No transaction is open.
@@ -115,10 +115,10 @@ class EpochTransactionRecord:
         return replace(self._moved(TransactionState.ABORTING, "abort"), sent_at=now)
 
     def confirmed(self, now: float) -> EpochTransactionRecord:
-        """The server has done as it was told.
+        """The server confirmed the commit or the rollback.
 
         Raises:
-            InvalidState: It was told nothing.
+            InvalidState: Neither was sent.
         """
         is_commit = self.state is TransactionState.COMMITTING
         outcome = Outcome.COMMITTED if is_commit else Outcome.ABORTED
@@ -126,10 +126,10 @@ class EpochTransactionRecord:
         return replace(moved, completed_at=now, outcome=outcome)
 
     def failed(self, now: float) -> EpochTransactionRecord:
-        """The server did not say what it has done.
+        """The server did not confirm: the outcome is unknown.
 
         Raises:
-            InvalidState: It was told nothing.
+            InvalidState: No commit or rollback was sent.
         """
         moved = self._moved(TransactionState.FAILED, "fail")
         return replace(moved, completed_at=now, outcome=Outcome.UNKNOWN)
@@ -160,10 +160,10 @@ class EpochTransactionRecord:
 
 @dataclass(frozen=True, slots=True)
 class TransactionalSinkMetrics:
-    """What the transactions of a sink add up to.
+    """Sums over the transactions of a sink.
 
     Attributes:
-        commit_failures: Commits of which no confirmation came.
+        commit_failures: Commits that were not confirmed.
     """
 
     commits: int = 0
@@ -175,11 +175,11 @@ class TransactionalSinkMetrics:
 
     @property
     def mean_commit_seconds(self) -> float:
-        """Of those that were confirmed; zero before the first."""
+        """The mean duration of confirmed commits; zero before the first."""
         return self.commit_seconds / self.commits if self.commits else 0.0
 
     def with_finished(self, record: EpochTransactionRecord) -> TransactionalSinkMetrics:
-        """One more transaction; one that is still open, or was not needed, changes nothing."""
+        """The sums with one more transaction, if it is finished and was needed."""
         match record.outcome:
             case Outcome.COMMITTED:
                 took = record.commit_seconds or 0.0

@@ -1,8 +1,8 @@
-"""Upkeep: changes of a pipeline's state that no record makes.
+"""Upkeep: changes of a pipeline's state that are not caused by records, such as a rescale.
 
-Each is an epoch like any other, whose plan has empty ranges and says what is done instead. So it is
-planned, computed, gated, committed and collected by the same steps, and a crash, a race or a sink
-that is away needs no second mechanism. See docs/adr/0022.
+Each is an epoch like any other, whose plan has empty ranges and names the change instead. So it is
+planned, computed, gated, committed and collected by the same steps, and a crash, a race or an
+unavailable sink needs no second mechanism. See docs/adr/0022.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Promotion(Record, frozen=True, kw_only=True, tag_field="type", tag="promot
     """Take over the state of a branch as it is in one of the branch's checkpoints.
 
     Attributes:
-        checkpoint_id: Of the branch.
-        manifest_checksum: Of that checkpoint's manifest: a damaged one is noticed.
-        record_checksum: Of the branch's record: names and checkpoints may be those of several
-            branches. None in plans from before it was written down.
+        checkpoint_id: The checkpoint of the branch.
+        manifest_checksum: The checksum of its manifest, so that a damaged one is noticed.
+        record_checksum: The checksum of the branch's record, because two branches may have the
+            same name and checkpoint. None in plans from before this field.
     """
 
     branch: BranchName

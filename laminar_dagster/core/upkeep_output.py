@@ -1,4 +1,4 @@
-"""What an epoch of upkeep leaves, beside the state that it is about."""
+"""The output of an epoch of upkeep: new state, unchanged source positions, nothing for sinks."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def output_of_upkeep(
     operators: tuple[OperatorSnapshotEntry, ...],
     violations: tuple[Violation, ...] = (),
 ) -> EpochOutput:
-    """An epoch that read no record: sources stand where they stood, and sinks get nothing.
+    """The output of an epoch that read nothing: sources keep their positions, sinks get no rows.
 
     Args:
-        plan: What was carried out.
+        plan: The plan that was carried out.
         parent: The checkpoint that it builds on.
-        operators: The state, as it is now.
-        violations: What speaks against publishing it.
+        operators: The new state.
+        violations: Failed checks, for which it must not be published.
     """
     planned = {source.source_id for source in plan.sources}
     return EpochOutput(
         operators=operators,
-        # How the parent's epoch read is the parent's business.
+        # Without the parent's reading metrics and schema ids: this epoch has read nothing.
         sources=tuple(
             structs.replace(entry, schema_ids=(), reading=None)
             for entry in parent.sources

@@ -1,7 +1,7 @@
-"""The arguments of aggregates: how many each takes, and what has to be written out.
+"""The arguments of aggregates: how many each takes, and which have to be literals.
 
-Percentages, separators and the precision of a sketch are part of what a state holds: they have to
-be numbers and texts.
+Percentages, separators and the precision of a sketch are part of the name of the state, so they
+have to be literals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from laminar_dagster.config.sql import functions
 from laminar_dagster.config.sql.dialect import call_of
 from laminar_dagster.config.sql.functions import aggregate_of, is_distinct
 
-# How many arguments each takes; one, if it is not here.
+# The fewest and most arguments of an aggregate; one for those not listed.
 _ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
     **dict.fromkeys(functions.OF_TWO, (2, 2)),
     "percentile": (2, 2),
@@ -24,7 +24,7 @@ _ARGUMENTS: Final[Mapping[str, tuple[int, int]]] = {
     "string_agg": (1, 2),
 }
 _COUNTS: Final = {1: "one argument", 2: "two arguments"}
-# Relative errors of the sketches, where nothing else is said.
+# The default precision of the sketches.
 ACCURACY: Final = 100
 _MAX_ACCURACY: Final = 1_000_000
 DEVIATION: Final = 0.05
@@ -80,7 +80,7 @@ def arguments_in(node: exp.Expr) -> list[exp.Expr]:
 
 
 def shares_of(node: exp.Expr) -> tuple[float, ...]:
-    """Percentages that are written out; none if they are not, or not between 0 and 1."""
+    """The percentages of a literal or array; empty unless all are literals between 0 and 1."""
     several = node.expressions if call_of(node) == "array" else [node]
     found = [number_of(each) for each in several]
     known = tuple(each for each in found if each is not None and 0 <= each <= 1)
@@ -88,9 +88,9 @@ def shares_of(node: exp.Expr) -> tuple[float, ...]:
 
 
 def number_of(node: exp.Expr) -> float | None:
-    """A number that is written out; None if it is something else."""
+    """The value of a literal number; None if it is something else."""
     if isinstance(node, exp.Cast):
-        # So is a number with the letter of its type, such as 0.5D.
+        # A literal with a type suffix, such as 0.5D, is parsed as a cast.
         node = node.this
     if not isinstance(node, exp.Literal) or node.is_string:
         return None

@@ -25,7 +25,7 @@ from laminar_dagster.config.sql.text import quoted
 
 
 class AggregateReader:
-    """Reads the aggregates of one query, after they were checked."""
+    """Reads the aggregates of one query, which have been checked before."""
 
     def __init__(self, expressions: Expressions, scope: Scope) -> None:
         """Take the query's expressions and its input."""
@@ -33,11 +33,11 @@ class AggregateReader:
         self._scope = scope
 
     def read(self, node: exp.Expr, window: exp.Expr | None) -> Aggregate | None:
-        """An aggregate without a name; None if its text cannot be told.
+        """Read an aggregate, without a name yet; None if its tokens are unknown.
 
         Args:
-            node: The call, with what stands around it: FILTER and WITHIN GROUP.
-            window: Of GROUP BY, whose time FIRST and LAST go by.
+            node: The call, including FILTER and WITHIN GROUP around it.
+            window: The window of GROUP BY, by whose time FIRST and LAST choose.
         """
         condition, order = "", tuple[Ordering, ...]()
         if isinstance(node, exp.Filter):
@@ -63,7 +63,7 @@ class AggregateReader:
         texts = [self._text(each) for each in given]
         argument: str | None = texts[0]
         if len(given) == 1:
-            # As it is written, for a state that was named after it.
+            # The text inside the parentheses as written: existing state is named after it.
             is_star = isinstance(given[0], exp.Star)
             inside = argument_span(self._expressions.statement, span)
             argument = None if is_star else self._expressions.text(inside)
@@ -143,7 +143,7 @@ def _percentile(function: str, argument: str, given: list[exp.Expr]) -> Aggregat
 
 
 def _conditional(found: Aggregate, condition: str) -> Aggregate:
-    """What a condition leaves out is null, and so left out."""
+    """Apply FILTER: arguments of rows that do not match become NULL, which aggregates ignore."""
 
     def only(text: str | None) -> str:
         return f"IF({condition}, {text or '1'}, NULL)"

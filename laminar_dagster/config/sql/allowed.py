@@ -1,4 +1,4 @@
-"""What an expression may consist of."""
+"""The kinds of nodes that an expression may consist of."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ ALLOWED: Final[tuple[type[exp.Expr], ...]] = (
 
 
 def unsupported(node: exp.Expr) -> Refusal | None:
-    """Why a part may not stand in an expression; None if it may."""
+    """Why a node is not allowed in an expression; None if it is."""
     kind = type(node)
     if isinstance(node, (exp.Any, exp.All)) and isinstance(node.parent, (exp.Like, exp.ILike)):
         return None

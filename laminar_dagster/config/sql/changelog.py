@@ -1,7 +1,7 @@
-"""Queries over a stream of changes, whose ``_weight`` says which rows are taken back.
+"""Queries over a changelog, whose column ``_weight`` marks retractions.
 
-A row of weight -1 takes an earlier row back. A query that does not know of it would count what
-is gone: it has to say ``_weight`` somewhere.
+A row of weight -1 retracts an earlier row. A query that ignores this would count deleted rows, so
+it has to mention ``_weight`` somewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INSTEAD: Final = {
 def check_projection(
     node: exp.Select, scope: Scope, output: Sequence[str], expressions: Expressions
 ) -> None:
-    """Refuse a projection that leaves ``_weight`` out without a word."""
+    """Refuse a projection that neither selects ``_weight`` nor filters by it."""
     if WEIGHT not in scope.columns or WEIGHT in output:
         return
     if not _mentions(_parts(node, "where"), scope):
@@ -41,7 +41,7 @@ def check_projection(
 
 
 def is_carried(node: exp.Select, scope: Scope, output: Sequence[str]) -> bool:
-    """Whether a projection that puts out changes has to hand ``_weight`` on by itself."""
+    """Whether ``_weight`` is added to a projection that emits changes and does not mention it."""
     silent = WEIGHT not in output and not _mentions(_parts(node, "where"), scope)
     return WEIGHT in scope.columns and silent
 
@@ -49,9 +49,9 @@ def is_carried(node: exp.Select, scope: Scope, output: Sequence[str]) -> bool:
 def weight_of(
     node: exp.Select, scope: Scope, expressions: Expressions, *, is_session: bool = False
 ) -> str | None:
-    """By which column an aggregation weighs its input; None if it weighs nothing.
+    """The column by which an aggregation weighs its input; None if it does not.
 
-    It takes back by itself what its input takes back, unless its author does: then ``_weight`` is
+    An aggregation applies retractions by itself, unless the query mentions ``_weight``: then it is
     a column like any other.
     """
     if WEIGHT not in scope.columns or mentions_weight(node, scope):
@@ -73,7 +73,7 @@ def weight_of(
 
 
 def mentions_weight(node: exp.Select, scope: Scope) -> bool:
-    """Whether a query says ``_weight`` itself."""
+    """Whether a query mentions ``_weight`` itself."""
     every = [node.args.get(each) for each in ("where", "group", "having", "qualify")]
     return _mentions([*node.expressions, *(each for each in every if each is not None)], scope)
 
@@ -81,7 +81,7 @@ def mentions_weight(node: exp.Select, scope: Scope) -> bool:
 def check_aggregation(
     node: exp.Select, scope: Scope, output: Sequence[str], expressions: Expressions
 ) -> None:
-    """Refuse aggregates that would count what was taken back, where the author says ``_weight``."""
+    """Refuse aggregates that would count retracted rows, in a query that mentions ``_weight``."""
     if WEIGHT not in scope.columns or not mentions_weight(node, scope):
         return
     report = expressions.report
@@ -117,7 +117,7 @@ def check_aggregation(
 
 
 def misplaced(outputs: Sequence[Output]) -> int | None:
-    """Which query of a UNION ALL has ``_weight`` where the first has another column."""
+    """The first query of a UNION ALL whose ``_weight`` is not where the first query has it."""
     first = outputs[0].columns
     place = first.index(WEIGHT) if WEIGHT in first else None
     for number, each in enumerate(outputs):

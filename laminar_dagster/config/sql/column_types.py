@@ -1,7 +1,7 @@
-"""Of which type an expression is, as far as that is known without Spark.
+"""The types of expressions, as far as they are known without Spark.
 
-It is known of columns that a source or a reference table declares, of their fields and items, and
-of text. What is not known is None: nobody may rely on it.
+Known are those of columns that a source or a reference table declares, of their fields and items,
+and of text. An unknown type is None.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from laminar_dagster.config.sql.text_functions import GIVES_TEXT
 _TEXT: Final = exp.DataType.build("STRING", dialect="spark")
 _LISTS: Final = frozenset({"transform", "filter", "exists", "forall", "array_sort"})
 _MAPS: Final = frozenset({"map_filter", "transform_keys", "transform_values"})
-# Aggregates that give one of the values they are given.
+# Aggregates that return one of their input values, and so have its type.
 _CHOOSING: Final = frozenset(
     {"any_value", "first", "last", "max", "max_by", "min", "min_by", "mode"}
 )
@@ -45,7 +45,7 @@ def _declared(kind: str) -> exp.DataType:
 
 
 def is_text(node: exp.Expr, scope: Scope) -> bool:
-    """Whether an expression is known to be text; NULL is as well text as anything."""
+    """Whether an expression is known to be text; NULL counts, as it fits every type."""
     if isinstance(node, exp.Null):
         return True
     kind = type_of(node, scope)
@@ -85,7 +85,7 @@ def type_of(node: exp.Expr, scope: Scope) -> exp.DataType | None:
 
 
 def known(types: Mapping[str, exp.DataType | None]) -> dict[str, exp.DataType]:
-    """Types without those that are not known."""
+    """The types that are known."""
     return {name: kind for name, kind in types.items() if kind is not None}
 
 
@@ -95,7 +95,7 @@ def are_text(nodes: Sequence[exp.Expr], scope: Scope) -> bool:
 
 
 def _joined(node: exp.Expr) -> Iterator[exp.Expr]:
-    """What stands between ``||``. Without recursion: a long row of them is a deep tree."""
+    """The operands of ``||``. Without recursion: a long chain of them is a deep tree."""
     while isinstance(node, exp.DPipe):
         yield node.right
         node = node.left
@@ -103,7 +103,7 @@ def _joined(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def results_of(node: exp.Case) -> list[exp.Expr]:
-    """What a CASE may give."""
+    """The result expressions of a CASE."""
     default = node.args.get("default")
     found = [each.args["true"] for each in node.args.get("ifs") or ()]
     return [*found, *([default] if default is not None else [])]
@@ -137,7 +137,7 @@ def _field(kind: exp.DataType | None, name: str) -> exp.DataType | None:
 
 
 def _of_parameter(node: exp.Identifier, scope: Scope) -> exp.DataType | None:
-    """The type of a lambda's parameter: that of an item of what the function goes through."""
+    """The type of a lambda's parameter: that of an item of the list or map it is applied to."""
     around = node.parent
     while around is not None:
         if isinstance(around, exp.Lambda):

@@ -1,4 +1,4 @@
-"""A position in a statement's tokens, for the statements that Spark does not know."""
+"""A cursor over a statement's tokens, to parse the statements that Spark does not know."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class WrongSyntax(Exception):
     """A statement that cannot be read. Becomes a mistake; the other statements are still read."""
 
     def __init__(self, where: str, problem: str, suggestion: str = "") -> None:
-        """Take what a mistake is made of."""
+        """Take the fields of a mistake."""
         super().__init__(problem)
         self.where, self.problem, self.suggestion = where, problem, suggestion
 
@@ -34,22 +34,22 @@ class Cursor:
 
     @property
     def token(self) -> Token | None:
-        """The token at hand; None at the end."""
+        """The current token; None at the end."""
         tokens = self.statement.tokens
         return tokens[self.index] if self.index < len(tokens) else None
 
     @property
     def where(self) -> str:
-        """The place of the token at hand."""
+        """The place of the current token."""
         return self.statement.where(self.index)
 
     @property
     def line(self) -> int:
-        """The line of the token at hand."""
+        """The line of the current token."""
         return self.statement.sql.line(self.statement.offset(self.index))
 
     def word(self, ahead: int = 0) -> str:
-        """The token at hand in upper case if it is an unquoted word; else empty."""
+        """The current token in upper case if it is an unquoted word; else empty."""
         tokens = self.statement.tokens
         if self.index + ahead >= len(tokens):
             return ""
@@ -105,24 +105,24 @@ class Cursor:
         return Name(token.text, where, line)
 
     def expect_end(self) -> None:
-        """Nothing may follow."""
+        """Fail unless this is the end of the statement."""
         if self.token is not None:
             self.fail(
                 f"the statement should end here, not go on with {self.shown()}", "a `;` ends it"
             )
 
     def shown(self) -> str:
-        """The token at hand, for an error."""
+        """The current token, for an error."""
         token = self.token
         if token is None:
             return "the end of the statement"
-        # A text may be a secret that stands in the wrong place.
+        # Never show a string: it may be a secret in the wrong place.
         if token.token_type == TokenType.STRING:
             return "a text in quotes"
         return f"`{token.text[:_MAX_SHOWN]}`"
 
     def skip_to(self, *kinds: TokenType) -> None:
-        """Step on to a token of some kind outside brackets, or to the bracket that closes."""
+        """Skip to a token of one of these kinds outside brackets, or to the closing bracket."""
         depth = 0
         while (token := self.token) is not None:
             if depth == 0 and token.token_type in (*kinds, TokenType.R_PAREN):

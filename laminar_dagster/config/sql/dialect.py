@@ -1,9 +1,9 @@
-"""Spark SQL as sqlglot reads it, changed in two ways.
+"""sqlglot's dialect of Spark SQL, changed in two ways.
 
-Functions stay as they are written. sqlglot turns many into its own idea of them, and writes back
-something close; here a call is a name with arguments, and Spark alone says what it means.
+Functions stay as they are written. sqlglot would turn many into its own kinds of nodes, which it
+writes back differently; here a call is a name with arguments, whose meaning only Spark knows.
 
-Every part knows its tokens: ``span_of(node)`` is a half-open range into the statement's tokens.
+Every node knows its tokens: ``span_of(node)`` is a half-open range into the statement's tokens.
 Text that goes to Spark is cut from what the author wrote (see ``text.py``), never generated.
 """
 
@@ -68,7 +68,8 @@ class StreamParser(SparkParser):
         allow_identifiers: bool = True,
         with_collation: bool = False,
     ) -> exp.Expr | None:
-        # `date(x)` is a call. To try it as a type first doubles the work at every level of nesting.
+        # `date(x)` is a call. Trying it as a type first would double the work at every level of
+        # nesting.
         if check_func and self._next and self._next.token_type == TokenType.L_PAREN:
             return None
         return super()._parse_types(check_func, schema, allow_identifiers, with_collation)
@@ -78,12 +79,12 @@ class StreamParser(SparkParser):
         return self._mark(super()._parse_disjunction(), start)
 
     def _parse_equality(self, *args: Any, **options: Any) -> exp.Expr | None:
-        # What AND stands between: ON is taken apart there.
+        # Mark the operands of AND with their tokens: ON is split into them.
         start = self._index
         return self._mark(super()._parse_equality(*args, **options), start)
 
     def _parse_bitwise(self) -> exp.Expr | None:
-        # What a comparison stands between.
+        # Mark the operands of comparisons with their tokens.
         start = self._index
         return self._mark(super()._parse_bitwise(), start)
 
@@ -103,7 +104,7 @@ class StreamParser(SparkParser):
         return self._mark(node, start)
 
     def _parse_window(self, this: exp.Expr | None, *args: Any, **options: Any) -> exp.Expr | None:
-        # What follows a call, such as FILTER (WHERE …), becomes a part around it.
+        # Mark the call now: a FILTER (WHERE …) after it becomes a node around it.
         if isinstance(this, exp.Anonymous) and self._calls:
             start, name = self._calls[-1]
             this.meta.setdefault(_NAME, name)
@@ -116,7 +117,7 @@ class StreamParser(SparkParser):
         return self._mark(node, start)
 
     def _parse_window_table(self) -> exp.Expr | None:
-        """``TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) [AS alias]``.
+        """Parse ``TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) [AS alias]``.
 
         The table of a SESSION may have keys: ``TABLE t PARTITION BY a``, or ``(a, b)``.
         """
@@ -126,7 +127,7 @@ class StreamParser(SparkParser):
         if name not in TVF_NAMES or not self._match_text_seq(name, "(", "TABLE"):
             self._retreat(start)
             return None
-        # The table may be named like a keyword; it is one name.
+        # Parsed as a table's name, which may be a keyword.
         table = self._parse_table_parts()
         partition = self._parse_session_keys() if name == "SESSION" else []
         if table is None or not self._match(TokenType.COMMA):
@@ -154,7 +155,7 @@ class StreamParser(SparkParser):
     def _parse_session_keys(self) -> list[exp.Expr]:
         if not self._match(TokenType.PARTITION_BY):
             return []
-        # Without parentheses there is one: after a comma comes DESCRIPTOR.
+        # Without parentheses there is one key: the next comma precedes DESCRIPTOR.
         is_list = self._match(TokenType.L_PAREN)
         keys = self._parse_csv(self._parse_column) if is_list else [self._parse_column()]
         if is_list:
@@ -165,7 +166,7 @@ class StreamParser(SparkParser):
         return [*found]
 
     def _attempt(self) -> int:
-        """Where the parser is. It goes back and tries again; some texts make it do so for ever."""
+        """The parser's position. Counts its attempts, as it backtracks on some texts for ever."""
         self._attempts += 1
         if self._attempts > _ATTEMPTS_PER_TOKEN * (self._tokens_size + 1):
             raise TooIntricate
@@ -186,7 +187,7 @@ class SqlSyntaxError(ParseError):
 
     def __init__(self, message: str, index: int) -> None:
         """Take sqlglot's message and the number of the token."""
-        # sqlglot writes notes of its own into the first of its errors.
+        # sqlglot modifies the first dict of a ParseError's list, so there has to be one.
         super().__init__(message, [{}])
         self.index = index
 
@@ -195,7 +196,7 @@ class StreamDialect(Spark):
     """Spark's dialect with this parser."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Splits ``SHOW …`` into words like any other statement."""
+        """Splits ``SHOW …`` into tokens like any other statement."""
 
         COMMANDS: ClassVar[set[TokenType]] = set()
 
@@ -237,19 +238,19 @@ def parse_expression(tokens: Sequence[Token], text: str) -> exp.Expr:
 
 
 def span_of(node: exp.Expr) -> Span | None:
-    """Which tokens of its statement a part consists of, if that is known."""
+    """The tokens of its statement that a node consists of; None if unknown."""
     span: Span | None = node.meta.get(_SPAN)
     return span
 
 
 def call_of(node: exp.Expr) -> str:
-    """The name of the function that a part calls, in lower case; empty if it is no call."""
+    """The name of the function that a node calls, in lower case; empty if it is no call."""
     return str(node.meta.get(_NAME, "")).lower()
 
 
 def bare(node: exp.Expr) -> exp.Expr:
-    """A part without the parentheses around it."""
-    # Not sqlglot's `unnest`, which takes a subquery for the query in it.
+    """A node without the parentheses around it."""
+    # Not sqlglot's `unnest`, which also replaces a subquery by the query in it.
     while isinstance(node, exp.Paren):
         node = node.this
     return node

@@ -1,4 +1,4 @@
-"""What stands in ``EMIT … WITH (…)``."""
+"""The options of ``EMIT … WITH (…)``."""
 
 from __future__ import annotations
 

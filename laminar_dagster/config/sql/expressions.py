@@ -1,7 +1,7 @@
 """Checks the expressions of one query, and resolves their columns.
 
-Notes everything that is wrong: unknown columns and functions, what is not supported, what is not
-deterministic. Afterwards ``text`` gives any checked expression as Spark SQL over its input.
+Reports unknown columns and functions, unsupported syntax and nondeterministic calls. Afterwards
+``text`` returns any checked expression as Spark SQL over its input.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OR_TEXT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """Where an expression stands, which says what it may hold.
+    """The clause that an expression stands in, which decides what is allowed in it.
 
     Attributes:
         name: As in SQL, for errors.
@@ -48,7 +48,8 @@ class Clause:
         aliases: Columns of the SELECT that may be used by their new name.
         has_window: ``window_start``, TUMBLE_START(…) and the like are edges of the query's own
             window. Without one, ``window_start`` is a column of the input like any other.
-        is_beside_changes: Its value goes to rows that may be taken back, whatever it is over.
+        is_beside_changes: Its value is added to rows that may be retracted, even if its own input
+            has no retractions.
     """
 
     name: str
@@ -66,7 +67,7 @@ class Expressions:
         self.statement = statement
         self.report = report
         self.findings: list[DeterminismWarning] = []
-        # The columns that hold the values of scalar subqueries, by the tokens of these.
+        # The columns with the values of scalar subqueries, by the subquery's tokens.
         self.values: dict[Span, str] = {}
         self._view = view
         self._edits: dict[int, tuple[int, str]] = {}
@@ -80,14 +81,14 @@ class Expressions:
         return self.statement.canonical(span, merged, self._verbatim)
 
     def span(self, node: exp.Expr) -> Span | None:
-        """The tokens of a part."""
+        """The tokens of a node."""
         if isinstance(node, exp.Column) and all("start" in each.meta for each in node.parts):
             first, last = node.parts[0], node.parts[-1]
             return self._numbers[first.meta["start"]], self._numbers[last.meta["start"]] + 1
         return span_of(node)
 
     def where(self, node: exp.Expr) -> str:
-        """The place of a part, or of the nearest part whose place is known."""
+        """The place of a node, or of the first node in it whose place is known."""
         for each in node.walk():
             found = span_of(each)
             if found is not None:
@@ -97,7 +98,7 @@ class Expressions:
         return self.where(node.parent) if node.parent else self.statement.where()
 
     def check(self, tree: exp.Expr, scope: Scope, clause: Clause) -> None:
-        """Note what is wrong with an expression, and resolve its columns."""
+        """Report the mistakes of an expression, and resolve its columns."""
         for each in moving_times(tree, scope):
             self._note_moving_time(each)
         stack: list[tuple[exp.Expr, bool]] = [(tree, False)]
@@ -128,11 +129,11 @@ class Expressions:
             stack.extend((each, inside) for each in children)
 
     def is_refused(self, node: exp.Expr) -> bool:
-        """Whether a part was found wrong, so that nothing more is to be said about it."""
+        """Whether a mistake was reported for a node, so that no other should follow from it."""
         return id(node) in self._refused
 
     def _check_part(self, node: exp.Expr, scope: Scope, clause: Clause, in_aggregate: bool) -> bool:
-        """Check one part; False if what it holds needs no look."""
+        """Check one node; False if its children need no check."""
         if isinstance(node, exp.Star) and _is_counted(node):
             return False
         if isinstance(node, exp.Alias) and node.parent and call_of(node.parent) == "struct":
@@ -156,7 +157,7 @@ class Expressions:
             self._column(node, scope, clause, in_aggregate)
             return False
         if isinstance(node, exp.DataType):
-            # A field that is called like a keyword: `date` is not `DATE` to who reads the struct.
+            # A field named like a keyword keeps its case: `date` does not become `DATE`.
             for each in node.find_all(exp.ColumnDef):
                 self._keep_names(each)
             return False
@@ -171,7 +172,7 @@ class Expressions:
         return True
 
     def _value(self, node: exp.Subquery, clause: Clause) -> bool:
-        """Whether a subquery is one whose value stands in a column; then it is put in its place."""
+        """Replace a scalar subquery by the column that holds its value, if there is one."""
         inside = span_of(node.this)
         span = (inside[0] - 1, inside[1] + 1) if inside else (0, 0)
         if span not in self.values or clause.grouped:
@@ -204,7 +205,7 @@ class Expressions:
         text = quoted(declared)
         is_field = node.parent is not None and call_of(node.parent) == "struct"
         if is_field and position == len(parts) - 1 and parts[-1] != declared:
-            # The name of the struct's field comes from how the column is written.
+            # Spark names the struct's field after the column as the author wrote it.
             text = f"{text} AS {quoted(parts[-1])}"
         self._edits[span[0]] = (end, text)
 
@@ -255,7 +256,7 @@ class Expressions:
         if name == functions.LOGICAL_CLOCK:
             if node.expressions:
                 self.report.add(where, "epoch_time() takes no argument")
-            # What is over groups is looked at where it is known which part of it is a key.
+            # Expressions over groups are checked later, when it is known which are keys.
             is_over_groups = clause.grouped and not in_aggregate
             is_weighed = WEIGHT in scope.columns and not is_over_groups
             if is_weighed or clause.is_beside_changes:
@@ -334,7 +335,7 @@ class Expressions:
         return [*reversed(others)] if known else [*reversed(node.expressions)]
 
     def _keep_names(self, node: exp.Expr) -> None:
-        """Names that are no columns stay as they are written, also if they look like keywords."""
+        """Keep names that are not columns as written, even if they look like keywords."""
         owned = (node.args.get("alias"), node.args.get("this"), *node.expressions)
         for each in owned:
             if isinstance(each, exp.Identifier):

@@ -1,4 +1,4 @@
-"""FROM: a source, a view, a query in parentheses, or a join of such."""
+"""Reads FROM: a source, a view, a query in parentheses, or a join of these."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class FromReader:
-    """Reads what one SELECT reads."""
+    """Reads the FROM clause of one SELECT."""
 
     def __init__(self, reader: QueryReader) -> None:
         """Take the reader of the query, which knows the tables by name."""
@@ -32,7 +32,7 @@ class FromReader:
         self._report = reader.report
 
     def read(self, node: exp.Select, subqueries: Sequence[JoinTerms]) -> Input | None:
-        """What a query reads, joined with its subqueries; None, and a mistake, if nothing."""
+        """The input of a query, joined with its subqueries; None, and a mistake, without one."""
         clause = node.args.get("from_")
         if clause is None:
             where = self._expressions.where(node)

@@ -1,6 +1,6 @@
-"""Which functions there are, and what kind each is.
+"""The functions of SQL, and the kind of each.
 
-``spark_functions.txt`` is what Spark itself lists; a test holds it against the installed Spark.
+``spark_functions.txt`` is Spark's own list; a test compares it with the installed Spark.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from laminar_dagster.config.sql.dialect import call_of
 
 FunctionKind = Literal["scalar", "aggregate", "window", "generator"]
 
-# Known to Spark's grammar, and so not in its list.
+# Part of Spark's grammar, and so missing in its list.
 _GRAMMAR: Final = ("try_cast", "timestampadd", "timestampdiff")
 
 LOGICAL_CLOCK: Final = "epoch_time"
-# The aggregates by every name they have, and what each is here.
+# The supported aggregates: every name in SQL, and the engine's name for it.
 AGGREGATES: Final[Mapping[str, str]] = {
     "count": "count",
     "count_if": "count_if",
@@ -78,15 +78,15 @@ AGGREGATES: Final[Mapping[str, str]] = {
     "regr_intercept": "regr_intercept",
     "regr_r2": "regr_r2",
 }
-# What takes two expressions over its input.
+# Aggregates of two expressions.
 OF_TWO: Final = frozenset(
     each
     for each in AGGREGATES.values()
     if each in ("min_by", "max_by", "corr") or each.startswith(("covar_", "regr_"))
 )
-# What can be of distinct values.
+# Aggregates that may be called with DISTINCT.
 DISTINCT: Final = ("count", "sum", "min", "max", "collect_list", "collect_set", "string_agg")
-# What needs WITHIN GROUP, and what may have it.
+# Aggregates that need WITHIN GROUP, and all that may have it.
 ORDERED_SETS: Final = ("percentile_cont", "percentile_disc")
 ORDERED: Final = (*ORDERED_SETS, "string_agg")
 WINDOWS: Final = ("tumble", "hop", "cumulate", "session")
@@ -95,7 +95,7 @@ WINDOW_EDGES: Final[Mapping[str, tuple[str, str]]] = {
 }
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
 
-# Their first argument is a unit, not a column, when there are three.
+# Functions whose first of three arguments is a unit such as DAY, not a column.
 WITH_UNIT: Final = frozenset(
     {"dateadd", "date_add", "datediff", "date_diff", "timestampadd", "timestampdiff"}
 )
@@ -103,7 +103,7 @@ UNITS: Final = frozenset(
     "microsecond millisecond second minute hour day dayofyear week month quarter year".split(" ")
 )
 
-# Spark takes these for a function even without parentheses, unless there is such a column.
+# Spark reads these names as function calls even without parentheses, unless a column has the name.
 WITHOUT_PARENTHESES: Final = frozenset(
     {
         "current_catalog",
@@ -119,7 +119,7 @@ WITHOUT_PARENTHESES: Final = frozenset(
     }
 )
 
-# What Spark has and a stream of epochs does otherwise, with what to write.
+# Spark's functions that are not supported, with what to write instead.
 ELSEWHERE: Final[Mapping[str, str]] = {
     "window": "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE) or HOP(ts, slide, size)",
     "session_window": "GROUP BY SESSION(ts, INTERVAL '30' MINUTE)",
@@ -145,13 +145,13 @@ def suggestions() -> tuple[str, ...]:
 
 
 def aggregate_of(node: exp.Expr) -> str:
-    """Which of the supported aggregates a part calls; empty if none."""
+    """The supported aggregate that a node calls; empty if none."""
     name = call_of(node) if isinstance(node, exp.Anonymous) else ""
     return AGGREGATES.get(name, "")
 
 
 def aggregate_within(node: exp.Expr) -> str:
-    """As ``aggregate_of``, of what FILTER and WITHIN GROUP stand behind."""
+    """As ``aggregate_of``, for a call that FILTER and WITHIN GROUP may follow."""
     while isinstance(node, exp.Filter | exp.WithinGroup):
         node = node.this
     return aggregate_of(node)

@@ -1,4 +1,4 @@
-"""What a pipeline does not take of ``explode(…)`` and its like, in FROM and in SELECT."""
+"""Refusals of unsupported uses of ``explode(…)`` and its like, in FROM and in SELECT."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from laminar_dagster.config.sql.refusal import Refusal
 
-# What makes rows of a list or map.
+# The functions that turn the items of a list or map into rows.
 EXPLODING: Final = frozenset(
     {"explode", "explode_outer", "inline", "inline_outer", "posexplode", "posexplode_outer"}
 )

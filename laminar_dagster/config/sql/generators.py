@@ -1,6 +1,6 @@
 """``explode(…)`` and its like: each row becomes one for every item of a list or map in it.
 
-They stand behind LATERAL VIEW or LATERAL, in FROM as UNNEST, or in SELECT as an item of their own.
+They occur after LATERAL VIEW or LATERAL, in FROM as UNNEST, or in SELECT as an item of their own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from laminar_dagster.config.sql.scope import BROKEN, Output, Scope
 if TYPE_CHECKING:
     from laminar_dagster.config.sql.queries import QueryReader
 
-# What each function does, and whether rows without items stay.
+# The kind of each function, and whether rows without items stay.
 _FUNCTIONS: Final[Mapping[str, tuple[ExplodeKind, bool]]] = {
     "explode": ("explode", False),
     "explode_outer": ("explode", True),
@@ -36,7 +36,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[ExplodeKind, bool]]] = {
     "inline": ("inline", False),
     "inline_outer": ("inline", True),
 }
-# Spark's names for the columns of a list that nobody names.
+# Spark's default names for the columns of a list.
 _UNNAMED: Final[Mapping[ExplodeKind, tuple[str, ...]]] = {
     "explode": ("col",),
     "posexplode": ("pos", "col"),
@@ -45,12 +45,12 @@ _UNNAMED: Final[Mapping[ExplodeKind, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """What makes several rows of one.
+    """A call in FROM that turns one row into several.
 
     Attributes:
         items: The list or map.
-        alias: By which name its columns may be qualified; empty for none.
-        names: Of its columns.
+        alias: The name that its columns may be qualified by; empty for none.
+        names: The names of its columns.
     """
 
     kind: ExplodeKind
@@ -64,7 +64,7 @@ class Generator:
 
 
 def generator_of(node: exp.Expr) -> Generator | Refusal | None:
-    """What an item of FROM, or a JOIN, makes of each row; None if it is a table or a query."""
+    """The generator in an item of FROM or a JOIN; None if it is a table or a query."""
     if isinstance(node, exp.Lateral):
         return _lateral(node, keeps_empty=bool(node.args.get("outer")))
     table = node.this
@@ -114,7 +114,7 @@ def _alias(node: exp.Expr) -> tuple[str, tuple[str, ...]]:
 
 
 def exploded(reader: QueryReader, left: Input, generator: Generator, where: str) -> Input:
-    """An input of a query, of which each row is there once for every item."""
+    """An input of a query with each row repeated once for every item of its list or map."""
     report, expressions = reader.report, reader.expressions
     before = len(report.mistakes)
     for refused in _refused_inputs(left):
@@ -159,7 +159,7 @@ def exploded(reader: QueryReader, left: Input, generator: Generator, where: str)
 def _item_types(
     kind: exp.DataType | None, how: ExplodeKind, names: Sequence[str]
 ) -> dict[str, exp.DataType]:
-    """The type of the column of a list's items, where there is one and its type is known."""
+    """The type of a generator's only column, by its name; empty if it is unknown."""
     item = item_of(kind) if how in ("explode", "unnest") and len(names) == 1 else None
     return {names[0]: item} if item is not None else {}
 
@@ -182,8 +182,8 @@ class GeneratedItem:
     """``explode(…)`` as an item of SELECT.
 
     Attributes:
-        place: Which item it is.
-        names: Of its columns.
+        place: The position of the item.
+        names: The names of its columns.
     """
 
     kind: ExplodeKind
@@ -193,7 +193,7 @@ class GeneratedItem:
 
 
 def generated_items(node: exp.Select) -> tuple[GeneratedItem, ...]:
-    """The items of a SELECT list that make several rows of one."""
+    """The items of a SELECT list that turn one row into several."""
     found: list[GeneratedItem] = []
     for place, item in enumerate(node.expressions):
         call = _call(item)
@@ -217,10 +217,10 @@ def _call(item: exp.Expr) -> exp.Expr:
 def read_generated(
     reader: QueryReader, node: exp.Select, items: tuple[GeneratedItem, ...], read: Input
 ) -> tuple[Select | None, Output]:
-    """A query with ``explode(…)`` in SELECT, over its input.
+    """Read a query with ``explode(…)`` in SELECT, over its input.
 
-    It selects the list or map first, as if that were all that is asked for, and then makes of each
-    row one for every item.
+    It is read as a query that selects the list or map itself, with an ``Explode`` of that column
+    on top.
     """
     item, *others = items
     report, before = reader.report, len(reader.report.mistakes)
@@ -259,7 +259,7 @@ def read_generated(
 
 
 def _with_list(node: exp.Select, item: GeneratedItem) -> exp.Select:
-    """A query that selects the list or map itself, under the first name of its columns."""
+    """The query with the list or map itself selected, named like the item's first column."""
     found = node.copy()
     before, after = found.expressions[: item.place], found.expressions[item.place + 1 :]
     listed = _call(found.expressions[item.place]).expressions[0]
@@ -270,8 +270,8 @@ def _with_list(node: exp.Select, item: GeneratedItem) -> exp.Select:
 
 
 def _exploded_select(query: Select, item: GeneratedItem, place: int, names: list[str]) -> Select:
-    """Each row of a query once for every item of one of its columns, which is gone then."""
-    # By number: a query of a UNION ALL may call two columns alike.
+    """A query with one of its columns exploded, and replaced by the columns of the items."""
+    # Columns by number: in a query of a UNION ALL two columns may have the same name.
     inside = [
         WEIGHT if each.name == WEIGHT else f"_c{number}"
         for number, each in enumerate(query.columns)

@@ -1,7 +1,7 @@
-"""What GROUP BY lists: its items, its window, and what a window in FROM asks of it.
+"""The items of GROUP BY, its window, and what a window in FROM requires of it.
 
-``FROM TABLE(TUMBLE(TABLE t, …))`` is every row of the table once for each of its windows. Groups of
-them are groups within a window only if the window is among what is grouped by.
+``FROM TABLE(TUMBLE(TABLE t, …))`` repeats every row of the table once for each of its windows. So
+groups lie within a window only if the window's edges are among the items of GROUP BY.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ def is_window(node: exp.Expr) -> bool:
 
 
 def is_told_by(window: exp.Expr, edges: Collection[str]) -> bool:
-    """Whether some of a window's edges tell which window it is."""
-    # Windows that grow begin together: their beginning alone is that of several.
+    """Whether some of a window's edges identify the window."""
+    # Several windows of CUMULATE share a start.
     return "window_end" in edges or ("window_start" in edges and call_of(window) != "cumulate")
 
 
 def check_partition(
     window: exp.Expr, keys: Collection[str], scope: Scope, expressions: Expressions
 ) -> None:
-    """Refuse sessions that are not of the keys that are grouped by.
+    """Refuse a SESSION in FROM that is not partitioned by the keys of GROUP BY.
 
-    To Flink, a session is of the whole table, or of what PARTITION BY says; here it is of the keys
-    of GROUP BY. Where these differ, the same text would mean other sessions.
+    In Flink, sessions are of the whole table, or of the keys of PARTITION BY; here they are of the
+    keys of GROUP BY. Where these differ, the same query would mean other sessions.
     """
     before = len(expressions.report.mistakes)
     texts: set[str] = set()

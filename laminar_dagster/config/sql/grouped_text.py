@@ -1,6 +1,6 @@
-"""Expressions of a grouped query, rewritten to be over its keys, aggregates and window edges.
+"""Rewrites expressions of a grouped query over its keys, aggregates and window edges.
 
-They are then over ``_k0`` … (the items of GROUP BY), ``_a0`` … (each distinct aggregate),
+The columns are then ``_k0`` … (the items of GROUP BY), ``_a0`` … (each distinct aggregate),
 ``window_start`` and ``window_end``.
 """
 
@@ -28,12 +28,12 @@ from laminar_dagster.config.sql.window_calls import parts_of, read_window
 
 
 class GroupedText:
-    """Rewrites the expressions of one grouped query, and gathers what they need."""
+    """Rewrites the expressions of one grouped query, and collects its keys and aggregates."""
 
     def __init__(
         self, expressions: Expressions, scope: Scope, report: Report, *, changes: bool
     ) -> None:
-        """Take the query's expressions and its input; ``changes`` if its rows are taken back."""
+        """Take the query's expressions and its input; ``changes`` if it emits retractions."""
         self._expressions = expressions
         self._scope = scope
         self._report = report
@@ -44,7 +44,7 @@ class GroupedText:
         self._calls = AggregateReader(expressions, scope)
 
     def add_key(self, span: Span) -> None:
-        """Take an item of GROUP BY."""
+        """Add an item of GROUP BY."""
         self.keys.setdefault(self._expressions.text(span), f"_k{len(self.keys)}")
 
     def rewritten(self, tree: exp.Expr, span: tuple[int, int], aliases: dict[str, str]) -> str:
@@ -101,7 +101,7 @@ class GroupedText:
         found = self._scope.resolve(parts)
         if found is None:
             return None
-        # A field of a struct that is grouped by as a whole.
+        # A field of a struct which is a key as a whole.
         whole = self.keys.get(quoted(found[1]))
         if whole is not None and found[0] < len(parts) - 1:
             return ".".join([whole, *(quoted(each) for each in parts[found[0] + 1 :])])
@@ -120,10 +120,10 @@ class GroupedText:
         return self.aggregates.setdefault(found, named).name
 
     def edge_of(self, node: exp.Expr) -> str:
-        """Which edge of this query's own window a part is; empty if it is none.
+        """The edge of this query's own window that a node stands for; empty if it is none.
 
-        Without a window of its own, ``window_start`` is a column of the input: as an edge it would
-        be no key, and groups of different windows would be one.
+        Without a window of its own, ``window_start`` is a column of the input, and a key like any
+        other: taken for an edge, it would not be one, and groups of several windows would merge.
         """
         if self.window is None:
             return ""
@@ -133,7 +133,7 @@ class GroupedText:
         return name if name in WINDOW_COLUMNS else ""
 
     def _check_edge(self, node: exp.Expr) -> None:
-        """TUMBLE_START(…) and the like say once more which window they are of."""
+        """Refuse TUMBLE_START(…) and the like if they repeat another window than GROUP BY's."""
         if self.window is None or call_of(node) not in WINDOW_EDGES:
             return
         kind, column = WINDOW_EDGES[call_of(node)]
@@ -147,7 +147,7 @@ class GroupedText:
                 self._report.add(where, problem, f"write {column}")
 
     def _as_field(self, node: exp.Expr, text: str) -> str:
-        """Inside ``struct(…)`` the name of a field comes from its expression: keep it."""
+        """Add ``AS name`` inside ``struct(…)``: rewriting would change the field's name."""
         parent = node.parent
         name = call_of(parent) if parent else ""
         if parent is None or name not in ("struct", "arrays_zip"):

@@ -1,7 +1,7 @@
 """A query with GROUP BY or DISTINCT, read into the engine's model.
 
 A window of event time is ``TUMBLE(ts, size)`` or the like in GROUP BY, or a table function in FROM
-with ``GROUP BY window_start, window_end``. Without one, groups have no end: they are put out
+with ``GROUP BY window_start, window_end``. Without one, groups never close: they are emitted
 whenever they change. Output and HAVING are rewritten by ``grouped_text.py``.
 """
 
@@ -80,7 +80,7 @@ class GroupReader:
         """The aggregation and its columns."""
         condition = self._reader.where_clause(self._node, self._scope)
         items = self._select_list()
-        # What `window_start` means everywhere else depends on it.
+        # First of all: the meaning of `window_start` in every other clause depends on it.
         self._find_window()
         is_whole = self._node.args.get("distinct") is not None
         if is_whole:
@@ -119,7 +119,7 @@ class GroupReader:
         condition: str | None,
         having: str | None,
     ) -> Aggregation | None:
-        """An aggregation that puts out each window once."""
+        """An aggregation that emits each window once, when it closes."""
         keys, aggregates = self._keys(), tuple(self._text.aggregates.values())
         match window:
             case None:
@@ -166,7 +166,7 @@ class GroupReader:
         condition: str | None,
         having: str | None,
     ) -> tuple[Query | None, Output]:
-        """An aggregation that puts out each change of a row."""
+        """An aggregation that emits each change of a row."""
         emit = self._reader.emit
         assert emit is not None
         time, gap = None, None
@@ -196,11 +196,11 @@ class GroupReader:
             having,
             self._lateness,
         )
-        # A row may still change, so no column of it is complete at any time.
+        # No column is event time for the next query: a row may still change at any time.
         return query, Output((*(each.name for each in columns), WEIGHT))
 
     def _weight(self, window: Window | Session | None) -> str | None:
-        """The column by which rows of the input are counted or taken back."""
+        """The column that weighs rows of the input: added or retracted."""
         is_session = isinstance(window, Session)
         return changelog.weight_of(
             self._node, self._scope, self._expressions, is_session=is_session
@@ -210,7 +210,7 @@ class GroupReader:
         return tuple(Projection(name, text) for text, name in self._text.keys.items())
 
     def _is_endless(self, window: Window | Session | None) -> bool:
-        """Refuse groups without an end, and keys that would be kept for ever."""
+        """Refuse groups that never close, and keys whose state would never be deleted."""
         if window is not None or self._text.window is not None:
             return False
         emit = self._reader.emit
@@ -238,7 +238,7 @@ class GroupReader:
             return
         check_partition(call, self._text.keys, self._scope, self._expressions)
         if self._node.args.get("where") is not None:
-            # It would leave rows out that hold a session together.
+            # WHERE would drop rows that hold a session together.
             self._refuse(TABLE_WINDOWS["where"])
 
     def _select_list(self) -> list[Item]:
@@ -283,7 +283,7 @@ class GroupReader:
             self._refuse(TABLE_WINDOWS[clause])
 
     def _where(self, keywords: tuple[TokenType, ...], start: TokenType | None = None) -> str:
-        """The place of a keyword of this query, of several the first that is there."""
+        """The place of the first of these keywords that occurs in this query."""
         statement = self._reader.statement
         first, end = span_of(self._node) or (0, len(statement.tokens))
         if start is not None:
@@ -322,7 +322,7 @@ class GroupReader:
             self._report.add(self._expressions.where(node), problem, hint)
 
     def _grouped_by(self, node: exp.Expr, items: list[Item], by_alias: dict[str, Item]) -> exp.Expr:
-        """What an item of GROUP BY stands for; a position or an alias is one of SELECT's."""
+        """The expression of an item of GROUP BY; a position or an alias stands for SELECT's."""
         if isinstance(node, exp.Literal) and node.is_number:
             position = int(node.name) if node.name.isdigit() and len(node.name) < 6 else 0
             if not 1 <= position <= len(items):

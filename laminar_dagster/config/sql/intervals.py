@@ -45,7 +45,7 @@ def micros(node: exp.Expr) -> int:
         length = Decimal(node.this.name.strip()) * _MICROS[name]
     except InvalidOperation:
         raise NoInterval(f"this INTERVAL cannot be read; write it {EXAMPLE}") from None
-    # Not finite, or a number of a million digits: refused before it is made an int.
+    # Before int(), which fails on infinity and hangs on a number with a huge exponent.
     if not length.is_finite() or not 0 <= length <= _MAX_MICROS:
         raise NoInterval("an INTERVAL here is between 0 and 366 days")
     if length != int(length):

@@ -1,4 +1,4 @@
-"""Which columns of its inputs a join keeps: those that the query over it asks for."""
+"""Column pruning of joins: a join keeps only the columns that the query over it uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from laminar_dagster.config.sql.text import quoted
 
 
 def with_used_columns(query: Query, scope: Scope) -> Query:
-    """A query over a join that keeps those columns which are asked for."""
+    """A query whose join keeps only the columns that are used."""
     if isinstance(query, UnionAll) or not isinstance(scope, JoinedScope):
         return query
     return replace(query, source=_kept_below(query.source, scope))
@@ -46,7 +46,7 @@ def _used(scope: JoinedScope, side: str) -> tuple[Projection, ...]:
 
 
 def _kept_below(source: Relation, scope: Scope) -> Relation:
-    """A join, or what is like one, that keeps those columns which are asked for."""
+    """The source of a query; in it joins, and relations like them, keep only used columns."""
     if isinstance(source, Join | ReferenceJoin | Explode) and isinstance(scope, JoinedScope):
         return _keeping(source, scope)
     if isinstance(source, ReferenceValue):

@@ -1,4 +1,4 @@
-"""ON, taken apart: what has to be equal, how far apart two times may be, and what else holds."""
+"""Splits ON into equalities, bounds between two event times, comparisons, and other conditions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TURNED: Final[dict[ComparisonOperator, ComparisonOperator]] = {
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How something of the left stands to something of the right; both as Spark SQL."""
+    """A comparison of an expression of the left with one of the right; both as Spark SQL."""
 
     left: str
     operator: ComparisonOperator
@@ -51,10 +51,10 @@ class Apart:
     Attributes:
         left: The column of the left.
         right: The column of the right.
-        least: None if it may be any.
-        most: None if it may be any.
-        otherwise: The same as a comparison, or two keys that are equal, for a join that does not
-            go by these columns.
+        least: None if there is no lower bound.
+        most: None if there is no upper bound.
+        otherwise: The same condition as a comparison, or as two equal keys, for a join by other
+            columns of event time, or by none.
     """
 
     left: str
@@ -66,13 +66,15 @@ class Apart:
 
 @dataclass
 class Condition:
-    """What ON says.
+    """The parts of an ON.
 
     Attributes:
-        keys: What has to be equal: of the left, and of the right.
-        alone: What holds for rows of one side, by side.
-        rest: Conditions over both sides, which are none of these; with the place of each.
-        window_edges: Which edges of windows are equal.
+        keys: Expressions that are equal: one of the left, and one of the right.
+        times: Bounds between columns of event time.
+        compared: Other comparisons of the left with the right.
+        alone: Conditions on rows of one side, by side.
+        rest: Any other conditions over both sides, each with its place.
+        window_edges: The edges of windows that are equal on both sides.
     """
 
     keys: list[tuple[str, str]] = field(default_factory=list)
@@ -83,7 +85,7 @@ class Condition:
     window_edges: set[str] = field(default_factory=set)
 
     def bounds(self, columns: tuple[str, str]) -> tuple[int | None, int | None]:
-        """How far apart two columns of event time may be; what was said of others is compared."""
+        """The bounds between two columns of event time; turns those of others into comparisons."""
         least: int | None = None
         most: int | None = None
         for each in self.times:
@@ -97,7 +99,7 @@ class Condition:
         return least, most
 
     def compare(self, apart: Apart) -> None:
-        """Take a condition on times for a comparison like any other."""
+        """Turn a bound between times into a plain comparison or equality."""
         if isinstance(apart.otherwise, Compared):
             self.compared.append(apart.otherwise)
         else:
@@ -121,14 +123,14 @@ class ConditionReader:
         self._found = Condition()
 
     def read(self, tree: exp.Expr | None) -> Condition:
-        """Take a condition apart; notes what is wrong with it."""
+        """Split a condition; notes what is wrong with it."""
         for each in conjuncts(tree) if tree is not None else ():
-            # In its parentheses an equality would look like any other condition.
+            # Without parentheses, in which an equality would not be recognised.
             self._conjunct(bare(each))
         return self._found
 
     def equate(self, outer: exp.Expr, inner: exp.Expr, *, is_negated: bool) -> None:
-        """What IN compares: something of the left with something that a subquery selects."""
+        """Add the equality of IN: an expression of the left with the subquery's column."""
         outer, inner = bare(outer), bare(inner)
         sides = self._sides(inner)
         if None in sides:
@@ -141,7 +143,7 @@ class ConditionReader:
             self._match(outer, inner)
 
     def _are_required(self, outer: exp.Expr, inner: exp.Expr) -> bool:
-        """Whether neither can be NULL, which NOT IN would take for a match that may be."""
+        """Whether neither can be NULL: with NULLs NOT IN is unknown, unlike an anti join."""
         return all(
             scope.output.unknown or plain_column(node, scope) in scope.output.required
             for node, scope in ((outer, self._scope.left), (inner, self._scope.right))
@@ -154,7 +156,7 @@ class ConditionReader:
             self._expressions.report.add(where, "ON takes the edges of windows as equal only", hint)
             return
         if None in sides:
-            # Something in it is not known, or not clear: that is told here.
+            # A column is unknown or ambiguous; this check reports it.
             self._expressions.check(node, self._scope, _ON)
             return
         if len(sides) == 1:
@@ -186,7 +188,7 @@ class ConditionReader:
         self._match(left, right)
 
     def _match(self, left: exp.Expr, right: exp.Expr) -> None:
-        """Something of the left, and something of the right, have to be equal."""
+        """Add an equality: of window edges, of event times, or of keys."""
         left, right = bare(left), bare(right)
         if self._is_windowed and _is_edge(left) and left.name.lower() == right.name.lower():
             self._found.window_edges.add(left.name.lower())
@@ -205,7 +207,7 @@ class ConditionReader:
     def _pair(
         self, one: exp.Expr, operator: ComparisonOperator, other: exp.Expr, whole: exp.Expr
     ) -> None:
-        """A comparison of something of the one side with something of the other."""
+        """Add a comparison between both sides: as a bound if both are event times."""
         one, other = bare(one), bare(other)
         sides = self._sides(one), self._sides(other)
         if sides == ({RIGHT}, {LEFT}):
@@ -220,7 +222,7 @@ class ConditionReader:
         if left is None or right is None or operator == "<>":
             self._found.compared.append(compared)
             return
-        # left + a < right + b says right - left > a - b.
+        # left + a < right + b means right - left > a - b.
         apart = left.offset - right.offset
         strict = operator in ("<", ">")
         least = apart + strict if operator in ("<", "<=") else None
@@ -233,7 +235,7 @@ class ConditionReader:
             self._found.rest.append((text, self._expressions.where(node)))
 
     def _moment(self, node: exp.Expr, scope: Scope) -> _Moment | None:
-        """A column of event time, and how far from it; None if it is something else."""
+        """A column of event time with an offset; None if the expression is something else."""
         node = bare(node)
         match node:
             case exp.Column():
@@ -248,7 +250,7 @@ class ConditionReader:
         return None
 
     def _sides(self, node: exp.Expr) -> set[str | None]:
-        """The sides whose columns an expression mentions; None among them if one is not clear."""
+        """The sides whose columns an expression mentions; with None if a column is ambiguous."""
         columns = node.find_all(exp.Column)
         return {self._scope.side_of([part.name for part in each.parts]) for each in columns}
 
@@ -270,13 +272,13 @@ class ConditionReader:
 
 
 def time_of_side(scope: Scope) -> tuple[str, EventTime] | None:
-    """The column of event time by which rows of a side go: that which is complete first."""
+    """The column of event time by which a side is joined: the one with the smallest lag."""
     known = [(name, time) for name in scope.columns if (time := scope.time(name)) is not None]
     return min(known, key=lambda each: each[1].lag_micros, default=None)
 
 
 def conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """What stands between the ANDs of a condition."""
+    """The operands of the ANDs of a condition."""
     stack = [tree]
     while stack:
         node = stack.pop()

@@ -1,4 +1,4 @@
-"""What a JOIN, or a subquery that is one, may not say."""
+"""Refusals of unsupported joins, and of subqueries that are read as joins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BETWEEN_ANDS: Final = (
     "key IS NULL"
 )
 
-# Of JOIN.
+# Refusals of JOIN.
 JOINS: Final[Mapping[str, Refusal]] = {
     "endless": Refusal(
         "a join of streams without an interval",
@@ -112,7 +112,7 @@ JOINS: Final[Mapping[str, Refusal]] = {
 
 _PRICED: Final = "SELECT a.page FROM clicks a"
 
-# Of a JOIN with a reference table.
+# Refusals of a JOIN with a reference table.
 REFERENCES: Final[Mapping[str, Refusal]] = {
     "alone": Refusal(
         "a reference table that is not joined with a stream",
@@ -181,7 +181,7 @@ REFERENCES: Final[Mapping[str, Refusal]] = {
     ),
 }
 
-# Of EXISTS and IN with a subquery.
+# Refusals of EXISTS and IN with a subquery.
 SUBQUERIES: Final[Mapping[str, Refusal]] = {
     "in": Refusal(
         "IN (SELECT …) under OR or CASE, or outside WHERE",
@@ -225,7 +225,7 @@ SUBQUERIES: Final[Mapping[str, Refusal]] = {
     ),
 }
 
-# Of a subquery that stands for a value.
+# Refusals of a scalar subquery.
 SCALARS: Final[Mapping[str, Refusal]] = {
     "shape": Refusal(
         "a scalar subquery",

@@ -1,4 +1,4 @@
-"""What a query over a join can see: the columns of both sides, by alias or alone."""
+"""The scope of a query over a join: the columns of both sides, qualified by alias or not."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class JoinedScope(Scope):
     """The two inputs of a join. Its columns are called ``left.id`` and ``right.id``.
 
     Attributes:
-        left: The one input.
-        right: The other one.
-        used: The columns that somebody asked for: others need not be kept.
+        left: The left input.
+        right: The right input.
+        used: The columns that the query uses: the join need not keep others.
     """
 
     def __init__(
@@ -33,10 +33,10 @@ class JoinedScope(Scope):
         """Take the inputs.
 
         Args:
-            left: The one.
-            right: The other.
-            unites: From which side a column of USING is taken.
-            is_subquery: The right is read by a subquery, so a name of both sides is one of it.
+            left: The left input.
+            right: The right input.
+            unites: The side that a column of USING is taken from.
+            is_subquery: The right is that of a subquery, so a name of both sides means the right.
         """
         self.left = left
         self.right = right
@@ -53,7 +53,7 @@ class JoinedScope(Scope):
         super().__init__("", output, "the join")
 
     def seen(self, times: Mapping[str, EventTime], *, hides_right: bool, weighs: bool) -> None:
-        """Say what comes out: its event time, whether the right is there, and a ``_weight``."""
+        """Set the output: its event time, whether it has the right's columns, and ``_weight``."""
         self._hides_right = hides_right
         columns = [each for each in self.output.columns if not hides_right or _is_left(each)]
         columns += [WEIGHT] if weighs else []
@@ -68,7 +68,7 @@ class JoinedScope(Scope):
         return (*self.left.aliases, *(() if self._hides_right else self.right.aliases))
 
     def side_of(self, parts: Sequence[str]) -> str | None:
-        """From which side a column is, ``left.`` or ``right.``; None if that is not known."""
+        """The side of a column, ``left.`` or ``right.``; None if it is unknown or ambiguous."""
         found = self._found(parts)
         return found[0][0] if len(found) == 1 else None
 
@@ -88,14 +88,14 @@ class JoinedScope(Scope):
     def keep(self, column: str) -> None:
         """See ``Scope.keep``."""
         self.used.add(column)
-        # What is below has to keep it too, or there is nothing to keep here.
+        # An upstream join has to keep the column, too.
         if column.startswith(LEFT):
             self.left.keep(column.removeprefix(LEFT))
         else:
             self.right.keep(column.removeprefix(RIGHT))
 
     def _found(self, parts: Sequence[str]) -> list[tuple[str, int, str]]:
-        """Which columns a name may mean: the side, which part is the column, its name there."""
+        """The columns that a name may mean: the side, the column's index in the name, its name."""
         sides = [(LEFT, self.left), *([] if self._hides_right else [(RIGHT, self.right)])]
         found = [
             (side, *resolved)
@@ -152,7 +152,7 @@ class JoinedScope(Scope):
 
 
 def kept(columns: Collection[str], side: str) -> list[str]:
-    """Those columns of a join that come from one side, by their names there, in order."""
+    """The columns of a join from one side, by their names on that side, sorted."""
     return sorted(each.removeprefix(side) for each in columns if each.startswith(side))
 
 

@@ -1,4 +1,4 @@
-"""What a join says beside its two inputs, whether it is written as a JOIN or in WHERE."""
+"""The terms of a join beside its left input, whether written as a JOIN or in WHERE."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class JoinTerms:
     Attributes:
         table: The right input, an item of FROM.
         where: The place of the join, for errors.
-        on: What holds for a pair; None if that is said by ``using`` or ``members`` alone.
+        on: The condition for a pair; None if there is only ``using`` or ``members``.
         using: Columns of both sides that are equal.
-        members: What ``IN (SELECT …)`` compares: of the query around, and of the subquery.
-        listed: What EXISTS selects, which is checked and then of no use.
-        is_subquery: It is a condition of WHERE. A name in it is one of the right if it can be.
+        members: The equalities of ``IN (SELECT …)``: outer expression and subquery's column.
+        listed: The SELECT list of EXISTS, which is only checked.
+        is_subquery: It is a condition of WHERE, in which names of both sides mean the right.
     """
 
     kind: JoinKind
@@ -70,7 +70,7 @@ def _kind(node: exp.Join) -> JoinKind | Refusal:
 
 
 def _place(reader: QueryReader, node: exp.Join) -> str:
-    """Where a join says JOIN, or has its comma."""
+    """The place of a join's keyword JOIN, or of its comma."""
     span = span_of(node.this)
     if span is None:
         return reader.expressions.where(node)

@@ -1,7 +1,7 @@
-"""``FROM a JOIN b ON …``, and what WHERE says like it, read into the engine's model.
+"""Reads ``FROM a JOIN b ON …``, and EXISTS and IN in WHERE, into the engine's model.
 
 Two streams are joined in one of three ways: within an interval of event time, within windows, or
-with a time to live, in which case rows that were put out may be taken back.
+with a time to live, in which case the join emits retractions.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _PRESERVED: Final[dict[JoinKind, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An item of FROM: what it reads, and the window function around it if there is one."""
+    """An item of FROM: its relation and scope, and the window function around it if any."""
 
     relation: Relation | None
     scope: Scope
@@ -75,7 +75,7 @@ class JoinReader:
     """Reads one join of a query."""
 
     def __init__(self, reader: QueryReader, terms: JoinTerms, left: Input, right: Input) -> None:
-        """Take what stands on both sides, and what is said of them."""
+        """Take the inputs on both sides, and the join's terms."""
         self._reader = reader
         self._terms = terms
         self._left = left
@@ -83,7 +83,7 @@ class JoinReader:
         self._report = reader.report
 
     def read(self) -> Input | None:
-        """The join as an input of its query; None, and a mistake, if there is none."""
+        """The join as an input of its query; None, and a mistake, if it is refused."""
         kind = self._terms.kind
         if not self._has_sound_inputs():
             return None
@@ -126,11 +126,11 @@ class JoinReader:
         scope.output = replace(scope.output, unknown=True)
         return Input(None, scope)
 
-    # --- what stands around ON --------------------------------------------------------------------
+    # --- inputs and condition ---------------------------------------------------------------------
 
     def _has_sound_inputs(self) -> bool:
         before = len(self._report.mistakes)
-        # The names of a subquery hide those of the query around, which never sees them.
+        # Aliases in a subquery may repeat those of the outer query, and hide them.
         is_subquery = self._terms.is_subquery
         known = {each.lower() for each in self._left.scope.aliases if not is_subquery}
         for each in self._right.scope.aliases:
@@ -147,7 +147,7 @@ class JoinReader:
         return len(self._report.mistakes) == before
 
     def _scope(self, left: Scope, right: Scope) -> JoinedScope:
-        """Both sides. A column of USING is taken from one of them; of FULL JOIN both stay apart."""
+        """The scope of both sides. A column of USING is one side's; both stay in a FULL JOIN."""
         side = RIGHT if self._terms.kind == "right" else LEFT
         using = self._terms.using if self._terms.kind != "full" else ()
         united = {each.lower(): side for each in using}
@@ -164,7 +164,7 @@ class JoinReader:
             reader.equate(outer, inner, is_negated=terms.kind == "anti")
         found = reader.read(terms.on)
         for each in terms.listed:
-            # In a scope of its own: what nobody reads need not be kept.
+            # In a scope of its own, so that columns used only here are not kept by the join.
             below = JoinedScope(scope.left, scope.right, is_subquery=True)
             expressions.check(each, below, Clause("a subquery"))
         for name in terms.using:
@@ -193,7 +193,7 @@ class JoinReader:
     # --- by windows -------------------------------------------------------------------------------
 
     def _windows(self) -> tuple[Window, ...] | None:
-        """The windows of both sides; None if there are none, nothing if they are wrong."""
+        """The windows of both sides; None if there are none, empty if they are wrong."""
         calls = [each.window for each in (self._left, self._right)]
         if calls == [None, None]:
             return None
@@ -279,7 +279,7 @@ class JoinReader:
         return self._within(kind, "changes", bounds, columns, scope, condition)
 
     def _time_columns(self, scope: JoinedScope, condition: Condition) -> tuple[str, str] | None:
-        """By which columns of event time both sides go; None if one has none."""
+        """The columns of event time that the sides are joined by; None if a side has none."""
         if condition.times:
             return condition.times[0].left, condition.times[0].right
         left, right = time_of_side(scope.left), time_of_side(scope.right)
@@ -361,7 +361,7 @@ class JoinReader:
 
 
 def _with_edges(side: Input) -> Scope:
-    """The columns of a window are those of its table, and its edges."""
+    """The scope of a side, with the edges of its window as columns."""
     if side.window is None:
         return side.scope
     columns = (*side.scope.columns, *WINDOW_COLUMNS)

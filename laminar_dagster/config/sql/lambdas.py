@@ -1,7 +1,7 @@
-"""Parameters of lambdas, as in ``transform(tags, x -> upper(x))``, beside columns of the input.
+"""Refuses parameters of lambdas, as in ``transform(tags, x -> upper(x))``, that clash with columns.
 
-Columns lose their qualifiers on the way to Spark, and what is grouped by becomes ``_k0``. A
-parameter of such a name would then stand for the column, or the column for the parameter.
+In the SQL for Spark columns have no qualifiers, and a grouping key is ``_k0``. A parameter of the
+same name would capture the column, or the column the parameter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from laminar_dagster.config.sql.refusal import Refusal
 from laminar_dagster.config.sql.scope import Scope
 
 _RENAME: Final = "give the parameter another name"
-# Keys, aggregates and values of scalar subqueries, as Spark is given them.
+# The generated names of keys, aggregates and values of scalar subqueries.
 _MADE_NAME: Final = re.compile(r"_[akv]\d+")
 
 LAMBDAS: Final[Mapping[str, Refusal]] = {
@@ -51,7 +51,7 @@ def refused_parameters(
     Args:
         node: The lambda.
         scope: The input of its query.
-        is_over_groups: It is computed of keys and aggregates, which are found by their text.
+        is_over_groups: It is computed from keys and aggregates, which are matched by their text.
     """
     for each in node.expressions:
         name = each.name.lower()
@@ -62,7 +62,7 @@ def refused_parameters(
 
 
 def is_hidden(node: exp.Column, declared: str) -> bool:
-    """Whether a column would be a parameter to Spark, by its declared name or by its first part."""
+    """Whether Spark would take a column for a lambda's parameter, by its name or first part."""
     names = {declared.lower(), node.parts[0].name.lower()}
     around = node.parent
     while around is not None:

@@ -1,4 +1,4 @@
-"""How long the keys of a query are kept: what EMIT CHANGES says of it, and by which clock."""
+"""How long a query's keys stay in its state: ``state.ttl`` of EMIT CHANGES, and its clock."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from laminar_dagster.config.sql.text import quoted
 
 
 def check_keys(emit: Emit, report: Report) -> None:
-    """Refuse keys of which nobody says how long they are kept."""
+    """Refuse an EMIT CHANGES without ``state.ttl``: keys would be kept for ever unnoticed."""
     if emit.ttl_micros is None and not emit.is_unbounded:
         refused = ENDLESS["keys"]
         report.add(emit.where, refused.problem, refused.instead)
 
 
 def clock_of(emit: Emit, scope: Scope, report: Report) -> str | None:
-    """The event time by which keys are forgotten, as Spark SQL; None if they are not."""
+    """The event time by which keys expire, as Spark SQL; None if they never do."""
     if emit.ttl_micros is None:
         return None
     found = [

@@ -1,9 +1,9 @@
-"""``epoch_time()``, the epoch's logical clock: where it may not stand, and what Spark is given.
+"""``epoch_time()``, the epoch's logical clock: where it is refused, and its value for Spark.
 
-A row that was put out in one epoch is taken back in a later one, with another time. What is
-computed of it by the clock would differ: the row that is taken back would be in another group, or
-pass a filter that it did not pass before, and the first would stay for ever. Over records that only
-come, and in what is kept of them, the clock stands still.
+A row that was emitted in one epoch is retracted in a later one, which has another time. Anything
+computed from the row and the clock would differ: the retraction would be in another group, or pass
+a filter that the row did not pass, and the row would stay for ever. Without retractions each row is
+computed once, in one epoch, so the clock is allowed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def reads_clock(text: str) -> bool:
 
 
 def with_clock(text: str, value: str) -> str:
-    """Spark SQL with a value in place of every ``epoch_time()``; texts in quotes stay."""
+    """Spark SQL with every ``epoch_time()`` replaced by a value, except in string literals."""
     pieces: list[str] = []
     done = 0
     for start, end in _calls(text):
@@ -67,7 +67,7 @@ def with_clock(text: str, value: str) -> str:
 
 
 def _calls(text: str) -> Iterator[tuple[int, int]]:
-    """Where ``epoch_time()`` stands in a text: from, and to."""
+    """The start and end of every ``epoch_time()`` in a text."""
     if LOGICAL_CLOCK not in text.lower():
         return
     tokens = StreamDialect().tokenize(text)

@@ -1,8 +1,8 @@
-"""Texts that Spark takes for the wall clock: ``'now'``, ``'today'`` and the like.
+"""Finds strings that Spark reads as the wall clock: ``'now'``, ``'today'`` and the like.
 
-Spark puts the time of planning in the place of any constant text of that kind that it makes a date
-or timestamp: by CAST, and wherever it converts by itself, as in ``ts < 'now'``. What stands
-beside text and numbers stays text; of what is not known the worst is assumed.
+Spark replaces such a constant by the time of planning wherever it converts it to a date or
+timestamp: by CAST, and by implicit casts, as in ``ts < 'now'``. Beside text and numbers it stays
+text; where a type is not known, a conversion is assumed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from laminar_dagster.config.sql.scope import Scope
 from laminar_dagster.config.sql.text_functions import GIVES_NO_TEXT, MAKES_TEXT, TAKES_TEXT
 
 _TEXTS: Final = (exp.Literal, exp.RawString, exp.National)
-# What may give a text, of constants.
+# Expressions that may compute a string from constants.
 _COMPUTED: Final = (
     exp.Anonymous,
     exp.Bracket,
@@ -60,7 +60,7 @@ _NO_TIMES: Final = frozenset(
         exp.DType.STRUCT,
     }
 )
-# Their arguments become of one type.
+# Functions that convert their arguments to a common type.
 _ALIKE: Final = frozenset(
     "array coalesce decode equal_null greatest if ifnull least map nullif nvl nvl2".split()
 )
@@ -70,7 +70,7 @@ def moving_times(tree: exp.Expr, scope: Scope) -> Iterator[exp.Expr]:
     """The constants of an expression by which Spark may read the wall clock."""
     if scope.output.unknown:
         return
-    # Without recursion: a long row of ANDs is a deep tree.
+    # Without recursion: a long chain of ANDs is a deep tree.
     stack = [tree]
     while stack:
         node = stack.pop()
@@ -82,18 +82,18 @@ def moving_times(tree: exp.Expr, scope: Scope) -> Iterator[exp.Expr]:
 
 
 def _is_taken_for_clock(node: exp.Expr, scope: Scope) -> bool:
-    """Whether a part is a text that may be ``now``, where Spark may make it a time."""
+    """Whether a node may be the string ``now``, where Spark may convert it to a time."""
     text = _written(node)
     if text is not None:
         is_one = not isinstance(node, exp.Paren) and is_moving_time(text)
         return is_one and _may_become_time(node, scope)
-    # To look through all that it consists of takes longest.
+    # `_may_move` goes last: it walks the whole tree below.
     is_text = isinstance(node, _COMPUTED) and call_of(node) not in GIVES_NO_TEXT
     return is_text and _may_become_time(node, scope) and _may_move(node)
 
 
 def _may_move(node: exp.Expr) -> bool:
-    """Whether something computed may be a constant text that says ``now``."""
+    """Whether a computed expression may be a constant string such as ``now``."""
     if isinstance(node, exp.Cast):
         written = _written(node.this)
         if not _is_cast_to(node, exp.DataType.TEXT_TYPES):
@@ -104,11 +104,11 @@ def _may_move(node: exp.Expr) -> bool:
 
 
 def _written(node: exp.Expr) -> str | None:
-    """The text that is written; None if it is no text, or computed."""
+    """The value of a string literal; None for anything else."""
     if isinstance(node, exp.Paren):
         return _written(node.this)
     if isinstance(node, exp.Concat) and not call_of(node):
-        # 'n' 'ow' is one text.
+        # Adjacent literals are one string: 'n' 'ow'.
         parts = [_written(each) for each in node.expressions]
         return "".join(each or "" for each in parts) if None not in parts else None
     is_written = isinstance(node, _TEXTS) and (node.is_string or not isinstance(node, exp.Literal))
@@ -121,7 +121,7 @@ def _holds_text(node: exp.Expr) -> bool:
 
 
 def _is_constant(node: exp.Expr) -> bool:
-    """Whether a part mentions no column, and no parameter of a lambda around it."""
+    """Whether a node mentions no column, and no parameter of a lambda around it."""
     if any(isinstance(each, exp.Column) for each in node.walk()):
         return False
     known: set[str] = set()
@@ -134,7 +134,7 @@ def _is_constant(node: exp.Expr) -> bool:
 
 
 def _may_become_time(node: exp.Expr, scope: Scope) -> bool:
-    """Whether Spark may make a part, which is text, a date or timestamp."""
+    """Whether Spark may convert a node, which is text, to a date or timestamp."""
     parent = node.parent
     match parent:
         case exp.Paren():
@@ -168,7 +168,7 @@ def _may_become_time(node: exp.Expr, scope: Scope) -> bool:
 
 
 def _is_taken_for_time(call: exp.Expr, node: exp.Expr, scope: Scope) -> bool:
-    """Whether a function may take a text for a time."""
+    """Whether a function may convert a string argument to a time."""
     name = call_of(call)
     if name in TAKES_TEXT or aggregate_within(call):
         return False
@@ -176,7 +176,7 @@ def _is_taken_for_time(call: exp.Expr, node: exp.Expr, scope: Scope) -> bool:
 
 
 def _alike(call: exp.Expr, node: exp.Expr) -> list[exp.Expr]:
-    """The arguments of a call that become of one type with one of them."""
+    """The arguments of a call that are converted to a common type with one of them."""
     given = call.expressions
     place = next(number for number, each in enumerate(given) if each is node)
     match call_of(call):
@@ -193,7 +193,7 @@ def _alike(call: exp.Expr, node: exp.Expr) -> list[exp.Expr]:
 
 
 def _may_be_times(parts: Iterable[exp.Expr], node: exp.Expr, scope: Scope) -> bool:
-    """Whether one of the parts beside a text may be a time, or an interval that makes it one."""
+    """Whether an operand beside a string may be a time, or an interval, so Spark converts it."""
     return any(_may_be_time(each, scope) for each in parts if each is not node)
 
 

@@ -1,4 +1,4 @@
-"""The page ``docs/sql.md``, made of the tables by which SQL is taken or refused.
+"""The page ``docs/sql.md``, made from the tables of supported and refused SQL.
 
 ``python -m laminar_dagster.config.sql.page > docs/sql.md`` writes it anew.
 """
@@ -48,7 +48,7 @@ def _lines() -> Iterator[str]:
 
 
 def _row(cells: Iterable[str]) -> str:
-    # A line between columns would end a cell.
+    # A bare `|` would end a cell.
     return "| " + " | ".join(each.replace("|", "\\|") for each in cells) + " |\n"
 
 

@@ -1,7 +1,7 @@
 """A query of a view, read into the engine's model.
 
-A query reads a source, a view, a query in parentheses, or a join of such (``from_clause.py``). It
-is a projection and filter, an aggregation (``groups.py``), or a UNION ALL of such.
+A query reads a source, a view, a query in parentheses, or a join of these (``from_clause.py``). It
+is a projection and filter, an aggregation (``groups.py``), or a UNION ALL of these.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Item:
 
 
 class QueryReader:
-    """Reads one query. Mistakes are noted; the result is then to be thrown away."""
+    """Reads one query. Mistakes go to its report; after one, the result must not be used."""
 
     def __init__(
         self,
@@ -74,11 +74,11 @@ class QueryReader:
         self.expressions = Expressions(statement, view, report)
         self.tables = tables
         self.named: dict[str, tuple[Query | None, Output]] = {}
-        # So for the second query of a UNION ALL and those after it: the first names the columns.
+        # True in all but the first query of a UNION ALL, which names the columns.
         self.may_lack_names = False
 
     def read(self, node: exp.Expr) -> tuple[Query | None, Output]:
-        """The query and its columns; no query when something is wrong that leaves no shape."""
+        """The query and its columns; None for the query if mistakes prevent building it."""
         node = self._unwrapped(node)
         outer = self.named
         self.named = {**outer, **self._common_tables(node)}
@@ -137,7 +137,7 @@ class QueryReader:
         places: list[str] = []
         outer = self.may_lack_names
         for number, each in enumerate(self._branches(node)):
-            # The first query names the columns of all.
+            # Only the first query has to name its columns.
             self.may_lack_names = outer or number > 0
             query, output = self.read(each)
             self.may_lack_names = outer
@@ -184,7 +184,7 @@ class QueryReader:
 
     def _check_set_operation(self, node: exp.SetOperation) -> None:
         self.refuse_clauses(node, also=_SET_ARGUMENTS)
-        # The operator stands right before its second query.
+        # The keyword of the operator is the token before its second query.
         second = span_of(node.expression)
         where = self.expressions.where(node.expression)
         if second:
@@ -222,14 +222,14 @@ class QueryReader:
     def selected(
         self, node: exp.Select, read: Input, number: exp.Expr | None
     ) -> tuple[Query | None, Output]:
-        """A query over its input, of whose joins it keeps what it asks for."""
+        """A query over its input, whose joins keep only the columns that it uses."""
         query, output = self._over(node, read, number)
         return (with_used_columns(query, read.scope) if query else None), output
 
     def _over(
         self, node: exp.Select, read: Input, number: exp.Expr | None
     ) -> tuple[Query | None, Output]:
-        """A query over its input, which may be a ROW_NUMBER's or that of groups."""
+        """A query over its input: grouped, with a ROW_NUMBER, or a projection."""
         relation, scope, window = read.relation, read.scope, read.window
         assert relation is not None
         if window is not None or self._is_grouped(node):
@@ -271,7 +271,7 @@ class QueryReader:
         names = tuple(each.name for each in columns)
         changelog.check_projection(node, scope, names, self.expressions)
         lacking = scope.output.lacks_retractions
-        # Of a broken input it is not known which columns are event time.
+        # The event times of a broken input are not known.
         output = Output(
             names,
             times,
@@ -289,7 +289,7 @@ class QueryReader:
     def _is_grouped(self, node: exp.Select) -> bool:
         if node.args.get("group") or node.args.get("distinct"):
             return True
-        # One row over everything: it changes for ever.
+        # Aggregates without GROUP BY: one row over everything, which never stops changing.
         return self._emits_changes and any(aggregates_in(each) for each in node.expressions)
 
     def where_clause(self, node: exp.Select, scope: Scope) -> str | None:
@@ -299,7 +299,7 @@ class QueryReader:
             return None
         self.expressions.check(clause.this, scope, Clause("WHERE"))
         span = self.expressions.span(clause.this)
-        # What a subquery was taken out of has no tokens of its own; its parts have.
+        # A condition that a subquery was removed from has no tokens, but its operands have.
         spans = [span] if span else map(self.expressions.span, conjuncts(clause.this))
         return all_of([self.expressions.text(each) for each in spans if each])
 
@@ -332,7 +332,7 @@ class QueryReader:
         return Item(expression, span, name, where)
 
     def check_duplicates(self, names: list[str], node: exp.Expr) -> None:
-        """Two columns of one name could not be told apart."""
+        """Refuse two columns of the same name."""
         seen: set[str] = set()
         for each in names if not self.may_lack_names else ():
             if each.lower() in seen:
@@ -365,7 +365,7 @@ class QueryReader:
             yield Star(name, quoted(column), column)
 
     def checked_name(self, name: str, origin: str, where: str) -> str:
-        """The name of a column; one that begins with an underscore is a connector's."""
+        """The name of a column; a leading underscore is allowed only in a connector's columns."""
         if name.startswith("_") and name.lower() == origin.lower():
             return origin
         if name.startswith("_"):
@@ -381,7 +381,7 @@ class QueryReader:
             self.report.add(item.where, f"the name `{item.name}` is reserved", hint)
 
     def refuse_clauses(self, node: exp.Expr, also: set[str] | None = None) -> None:
-        """Note the clauses of a part that are not taken."""
+        """Report the clauses of a node that are not supported."""
         taken = _TAKEN | (also or set())
         for key, value in node.args.items():
             if not value or key in taken:

@@ -1,8 +1,8 @@
 """``ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n``: the first rows of each key.
 
-It is a column of a query of its own, and the query around it says ``WHERE rn <= n``; or QUALIFY
-says so. The query around keeps its whole WHERE; of QUALIFY nothing is kept but the limit, so it may
-say nothing else.
+The limit is in a query around it, ``WHERE rn <= n``, or in QUALIFY. The query around still applies
+its whole WHERE. QUALIFY is not evaluated, only its limit is read, so it must not contain anything
+else.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _is_row_number(node: exp.Expr) -> bool:
 
 
 def _limits(condition: exp.Expr) -> list[tuple[exp.Expr, int]]:
-    """What a condition compares with a number, and how many rows that leaves if it counts them."""
+    """The expressions that a condition limits by a number, each with the rank it allows at most."""
     return [limit for each in conjuncts(condition) if (limit := _limit(each.unnest())) is not None]
 
 
@@ -60,7 +60,7 @@ def _limit(condition: exp.Expr) -> tuple[exp.Expr, int] | None:
 
 
 def limited(reader: QueryReader, node: exp.Select, relation: Relation, scope: Scope) -> Relation:
-    """Rows with numbers, of which the query around them says how many it wants."""
+    """A ranked relation with the limit that the query around it sets in WHERE."""
     clause, rank = node.args.get("where"), scope.output.rank.lower()
     limits = _limits(clause.this) if clause is not None else ()
     limit = next((most for each, most in limits if plain_column(each, scope).lower() == rank), 0)
@@ -86,7 +86,7 @@ class RankReader:
         self._report = reader.report
 
     def read(self, window: exp.Expr) -> tuple[Ranked | None, Output]:
-        """The rows with their numbers. How many are wanted may be for the query around to say."""
+        """The ranked rows. Without QUALIFY the limit is 0, and the query around has to set it."""
         emit = self._reader.emit
         if emit is None or not emit.changes:
             return self._refuse(window, ENDLESS["rank"])
@@ -122,7 +122,7 @@ class RankReader:
         return query, Output((*names, WEIGHT), rank=unlimited, types=known(types))
 
     def _qualified(self, condition: exp.Expr, window: exp.Expr, rank: str | None) -> int | None:
-        """How many rows of each key QUALIFY leaves, 0 if all; None if it was refused."""
+        """The limit in QUALIFY, 0 if it has none; None if it was refused."""
         for number, limit in _limits(condition):
             name = number.name if isinstance(number, exp.Column) and len(number.parts) == 1 else ""
             is_named = rank is not None and name.lower() == rank.lower()
@@ -143,7 +143,7 @@ class RankReader:
         return 0
 
     def _is_same(self, one: exp.Expr, other: exp.Expr) -> bool:
-        """Whether two ROW_NUMBERs count alike, however they are written."""
+        """Whether two ROW_NUMBERs have the same keys and order, however they are written."""
         ones, others = (
             (self._keys(each), self._order(each), each.args.get("spec"), each.args.get("alias"))
             for each in (one, other)
@@ -161,7 +161,7 @@ class RankReader:
         rank: str | None = None
         for each in self._reader.items(self._node, self._scope):
             if isinstance(each, Star):
-                # The weight of a row is what takes it back, and no column of it.
+                # `_weight` is not a column of ranked rows: it marks retractions of the input.
                 columns += [Projection(each.name, each.sql)] if each.name != WEIGHT else []
                 types[each.name] = self._scope.output.types.get(each.origin)
             elif rank is None and _is_row_number(each.node):

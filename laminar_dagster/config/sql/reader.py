@@ -1,4 +1,4 @@
-"""Reads the statements of a file of SQL. A broken one is a mistake; the others are still read."""
+"""Reads the statements of an SQL file. A broken one is a mistake; the others are still read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _DEFINE = "CREATE SOURCE TABLE, CREATE REFERENCE TABLE, CREATE MATERIALIZED VIEW
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads statements, and notes what is wrong with them."""
+    """Reads statements, and reports their mistakes."""
 
     environment: Mapping[str, str]
     report: Report
@@ -156,7 +156,7 @@ class Reader:
         return CreateReference(name, columns, found[0] if found else (), options)
 
     def _reads_key(self, cursor: Cursor, found: list[tuple[Name, ...]]) -> bool:
-        """Take a PRIMARY KEY, if one stands here."""
+        """Read a PRIMARY KEY if one follows; returns whether it did."""
         at = cursor.where
         if not cursor.accept("PRIMARY KEY") and not cursor.accept("PRIMARY", "KEY"):
             return False
@@ -173,7 +173,7 @@ class Reader:
     def _columns(
         self, cursor: Cursor, name: Name, kind: ObjectKind, takes_other: Callable[[], bool]
     ) -> tuple[Column, ...]:
-        """What stands in parentheses; ``takes_other`` reads an item that is no column, if it is."""
+        """The columns in parentheses; ``takes_other`` tries to read an item that is no column."""
         if not cursor.accept("("):
             cursor.fail(f"the columns of `{name.text}` are expected here", "in parentheses")
         columns: list[Column] = []
@@ -185,7 +185,7 @@ class Reader:
             except WrongSyntax as error:
                 self.report.add(error.where, error.problem, error.suggestion)
                 if start is not None:
-                    # So that queries may still speak of a column whose type is wrong.
+                    # Keep a column with a wrong type, or every use of it would be a mistake.
                     columns.append(Column(start.text, "timestamp"))
                 cursor.skip_to(TokenType.COMMA)
             if cursor.accept(")"):
@@ -367,7 +367,7 @@ def _option_value(cursor: Cursor, key: str) -> str:
     text, end = token.text, token.end
     if token.token_type in (TokenType.STRING, TokenType.RAW_STRING):
         cursor.index += 1
-        # 'it''s' comes as two texts that touch.
+        # sqlglot splits 'it''s' into two adjacent string tokens.
         while (more := cursor.token) and more.token_type == TokenType.STRING:
             if more.start != end + 1:
                 cursor.fail(f"a comma or ) is expected after the value of `{key}`")

@@ -1,7 +1,7 @@
 """``FROM stream JOIN reference_table ON …``: each row with its partners in the table.
 
-The table is as the epoch's plan has pinned it, so a row finds its partners when it comes, and needs
-to be kept for none that may come later.
+The epoch's plan pins a snapshot of the table, so a row finds all its partners in its own epoch: no
+state is kept for partners that come later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from laminar_dagster.config.sql.text import quoted
 
 
 def refused_inputs(left: Scope, right: Scope, *, has_window: bool) -> str:
-    """Which refusal fits a join with a reference table; empty if none does."""
+    """The key of the refusal for a join with a reference table; empty if there is none."""
     if left.output.reference:
         return "both" if right.output.reference else "first"
     return "window" if has_window else ""
@@ -26,7 +26,7 @@ def refused_inputs(left: Scope, right: Scope, *, has_window: bool) -> str:
 def reference_join(
     source: Relation, table: str, kind: JoinKind, scope: JoinedScope, condition: Condition
 ) -> ReferenceJoin | Refusal:
-    """The join of a stream with a reference table, by the parts of its ON."""
+    """The join of a stream with a reference table, or why its condition is refused."""
     if kind == "right" or kind == "full":
         return REFERENCES[kind]
     if not condition.keys:

@@ -1,4 +1,4 @@
-"""A construct of SQL that a pipeline does not take."""
+"""A construct of SQL that is not supported."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Refusal:
     """A construct that is refused.
 
     Attributes:
-        name: As a user knows it.
+        name: Its name to a user.
         instead: What to write or do instead.
-        keywords: By which of its tokens it is found in a query; the first that is there.
-        example: A query over the tables of ``support.TABLES`` that is refused for it; empty where
-            sqlglot's grammar for Spark has none.
-        why: What is the matter with it.
+        keywords: Tokens by which its place in a query is found: the first that occurs.
+        example: A query over the tables of ``support.TABLES`` that is refused for it; empty if
+            sqlglot cannot parse one.
+        why: The predicate of the error's sentence, after the name.
     """
 
     name: str
@@ -28,5 +28,5 @@ class Refusal:
 
     @property
     def problem(self) -> str:
-        """What a user reads."""
+        """The error that a user reads."""
         return f"{self.name} {self.why}"

@@ -1,7 +1,7 @@
-"""What SQL has and a pipeline does not take, by the name a user knows it by.
+"""The constructs of SQL that are not supported, by their names to a user.
 
-The refusals that a user reads and the page ``docs/sql.md`` (``page.py``) both come from here. Each
-has an example; a test refuses every one of them.
+The errors that a user reads and the page ``docs/sql.md`` (``page.py``) both come from here. Each
+has an example; a test checks that every one of them is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from laminar_dagster.config.sql.refusal import Refusal
 _MINUTE: Final = "GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
 
 
-# Of a SELECT, by sqlglot's name for the clause.
+# Refusals of clauses of a SELECT, by sqlglot's names.
 CLAUSES: Final[Mapping[str, Refusal]] = {
     "recursive": Refusal(
         "WITH RECURSIVE",
@@ -111,7 +111,7 @@ CLAUSES: Final[Mapping[str, Refusal]] = {
     "system_time": Refusal("a version of a table"),
 }
 
-# Of a query without a window: what would never end, or grow for ever.
+# Refusals of queries without a window whose groups never close, or whose state grows for ever.
 ENDLESS: Final[Mapping[str, Refusal]] = {
     "group": Refusal(
         "GROUP BY without a window",
@@ -155,7 +155,7 @@ ENDLESS: Final[Mapping[str, Refusal]] = {
 
 _NUMBERED: Final = "SELECT *, ROW_NUMBER() OVER (PARTITION BY page ORDER BY ts) AS rn FROM clicks"
 
-# Of ROW_NUMBER.
+# Refusals of ROW_NUMBER.
 RANKS: Final[Mapping[str, Refusal]] = {
     "limit": Refusal(
         "ROW_NUMBER without a limit",
@@ -195,7 +195,7 @@ RANKS: Final[Mapping[str, Refusal]] = {
 _SESSION: Final = "TABLE(SESSION(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
 _TUMBLE: Final = "TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
 
-# Of a window as a table function in FROM.
+# Refusals of a window as a table function in FROM.
 TABLE_WINDOWS: Final[Mapping[str, Refusal]] = {
     "group": Refusal(
         "GROUP BY without the edges of a window in FROM",
@@ -285,7 +285,7 @@ _PARAMETER: Final = Refusal(
     example="SELECT :name AS a FROM clicks",
 )
 
-# Parts of an expression.
+# Refusals in expressions, by the kind of node.
 EXPRESSIONS: Final[Mapping[type[exp.Expr], Refusal]] = {
     exp.Cube: Refusal("CUBE", "list the columns"),
     exp.Rollup: Refusal("ROLLUP", "list the columns"),

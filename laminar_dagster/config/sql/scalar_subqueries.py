@@ -1,7 +1,7 @@
 """``(SELECT max(x) FROM reference_table)``: one value of a whole table, beside every row.
 
-The table is as the epoch's plan has pinned it, so there is one value for an epoch. An aggregate
-without groups gives one row, whatever the table holds; nothing else is known to.
+The epoch's plan pins a snapshot of the table, so there is one value for an epoch. Only an aggregate
+without groups is accepted: it returns exactly one row, whatever the table holds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from laminar_dagster.config.sql.scope import Output, Scope
 if TYPE_CHECKING:
     from laminar_dagster.config.sql.queries import QueryReader
 
-# The same of any order of rows, but for the last digits of floats, which come in one order.
+# Aggregates that do not depend on the order of rows. Sums of floats do in their last digits, but
+# there the rows always come in the same order.
 _AGGREGATES: Final = frozenset(
     {"avg", "bool_and", "bool_or", "count", "count_if", "max", "median", "min", "sum"}
 )
@@ -38,9 +39,9 @@ def with_values(
     """An input with a column for every scalar subquery of its query; None, and mistakes, if wrong.
 
     Args:
-        reader: Of the query.
+        reader: The reader of the query.
         node: The query, without the subqueries that are joins.
-        read: What it reads.
+        read: The input of the query.
         is_plain: It has neither groups nor row numbers, so SELECT is over the input's columns.
     """
     clause = node.args.get("where")
@@ -63,8 +64,8 @@ def with_values(
 
 
 def _scalars(part: exp.Expr) -> Iterator[exp.Subquery]:
-    """The subqueries of an expression that stand for a value; not those within them."""
-    # Without recursion: a long row of ANDs is a deep tree.
+    """The scalar subqueries of an expression, without those nested in them."""
+    # Without recursion: a long chain of ANDs is a deep tree.
     stack = [part]
     while stack:
         node = stack.pop()
@@ -84,7 +85,7 @@ class _Reader:
         self._around = around
 
     def read(self) -> tuple[str, tuple[str, str | None], Span] | None:
-        """The table, what is computed of it and of which rows, and the tokens; None if wrong."""
+        """The table, the value and its WHERE, and the subquery's tokens; None if it is wrong."""
         query, report = self._node.this, self._reader.report
         before = len(report.mistakes)
         found = self._table(query)
@@ -109,7 +110,7 @@ class _Reader:
             return None
         where = expressions.span(clause.this) if clause is not None else None
         texts = expressions.text(span), expressions.text(where) if where else None
-        # With its parentheses.
+        # The tokens include the parentheses.
         return table, texts, (inside[0] - 1, inside[1] + 1)
 
     def _table(self, query: exp.Expr) -> tuple[str, Scope] | Refusal:
@@ -133,7 +134,7 @@ class _Reader:
         return declared, Scope(table.alias or declared, output, f"`{declared}`")
 
     def _refused(self, query: exp.Expr, scope: Scope) -> Refusal | None:
-        """Why it may have several rows, or one for each row around it; None if it has one."""
+        """Why the subquery may not return one row (or is correlated); None if it does."""
         for each in query.find_all(exp.Column):
             parts = [part.name for part in each.parts]
             if scope.resolve(parts) is None and self._around.resolve(parts) is not None:

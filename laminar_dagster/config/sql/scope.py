@@ -1,4 +1,4 @@
-"""What a query can see: the columns of its input, and which of them are event time."""
+"""The scope of a query: the columns of its input, and which of them are event time."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from sqlglot import exp
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """A column that a watermark speaks of.
+    """A column of event time, which a watermark covers.
 
     Attributes:
-        sources: Whose watermarks hold it back.
-        window_micros: Rows of a window of this length appear only when it has closed, that long
-            after this time; 0 for a time that is already complete when its row appears.
-        aligned: Whether the windows of that length do not overlap.
-        delay_micros: A row may come so long after the watermark has passed this time, because it
-            had to wait: for a partner in a join, or in a window that takes late records.
+        sources: The sources whose watermarks hold it back.
+        window_micros: For a window's start, the window's length: its rows are emitted only when it
+            has closed, that long after this time. 0 for any other event time.
+        aligned: Whether the windows of that length do not overlap, and have no offset.
+        delay_micros: How long after the watermark has passed this time a row may come, because it
+            had to wait: for a partner in a join, or in a window with allowed lateness.
     """
 
     sources: tuple[str, ...]
@@ -29,7 +29,7 @@ class EventTime:
 
     @property
     def lag_micros(self) -> int:
-        """How long after the watermark has passed this time its row may still come."""
+        """How long after the watermark has passed this time a row of it may still come."""
         return self.window_micros + self.delay_micros
 
 
@@ -39,15 +39,15 @@ class Output:
 
     Attributes:
         times: Its columns of event time, by name in lower case.
-        unknown: It is broken, and told so elsewhere: any column may be asked of it.
-        lacks_retractions: What to set so that its ``_weight`` takes back every row that changes;
-            empty if it does.
-        hidden: Columns that ``*`` does not stand for; they are there by name.
-        required: Columns that are never NULL, because a source says NOT NULL of them.
-        types: Of those columns of which the type is known.
-        rank: Its column of row numbers, of which the query around has to say how many it wants.
-        reference: It is a reference table. Rows that may be taken back join a *weighed* one, which
-            never changes or was said to be fit for it, and no *unweighed* one. Empty for a stream.
+        unknown: It has mistakes that are reported elsewhere: any column of it resolves.
+        lacks_retractions: What to set so that every update carries a retraction of the old row;
+            empty if every update does.
+        hidden: Columns that ``*`` leaves out; they can be selected by name.
+        required: Columns that are never NULL, because a source declares them NOT NULL.
+        types: The types of columns, where known.
+        rank: Its column of row numbers, which the query around has to limit; empty without one.
+        reference: The kind of a reference table, empty for a stream. Rows with retractions may only
+            join a *weighed* one, which never changes, or whose author accepts the difference.
     """
 
     columns: tuple[str, ...] = ()
@@ -90,27 +90,27 @@ class Scope:
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """By which names its columns may be qualified."""
+        """The names by which its columns may be qualified."""
         return (self.alias,)
 
     def written(self, column: str) -> str:
-        """The name of a column to its readers, without a qualifier."""
+        """The name of a column as a query writes it, without a qualifier."""
         return column
 
     def star(self, qualifier: str | None = None) -> Sequence[tuple[str, str]] | None:
-        """What ``*`` stands for: names, and the column of each; None if there is no such alias."""
+        """The columns of ``*``: names, and the column of each; None if there is no such alias."""
         if qualifier is not None and qualifier.lower() != self.alias.lower():
             return None
         return [(each, each) for each in self.columns if each not in self.output.hidden]
 
     def choices(self, parts: Sequence[str]) -> tuple[str, ...]:
-        """How a name that may mean several columns can be qualified; nothing if it cannot."""
+        """The qualified forms of an ambiguous name; empty if there are none."""
         return ()
 
     def resolve(self, parts: Sequence[str]) -> tuple[int, str] | None:
-        """Which part of a dotted name is the column, and the column's declared name.
+        """The index of the column in a dotted name, and the column's declared name.
 
-        What comes before is a qualifier; what comes after are fields of a struct.
+        Parts before it are a qualifier; parts after it are fields of a struct.
         """
         names = [each.lower() for each in parts]
         if len(names) > 1 and names[0] == self.alias.lower():
@@ -123,15 +123,15 @@ class Scope:
         return (0, parts[0]) if self.output.unknown else None
 
     def keep(self, column: str) -> None:
-        """Say that a query needs a column which it does not name itself, by its declared name."""
+        """Mark a column as used that the query does not name itself, by its declared name."""
 
     def time(self, column: str) -> EventTime | None:
-        """What a column is as event time; None if it is none."""
+        """The event time of a column; None if it is not event time."""
         return self.output.times.get(column.lower())
 
 
 def plain_column(node: exp.Expr, scope: Scope) -> str:
-    """The declared name of the input's column that an expression is; empty if it is more."""
+    """The declared name of a column, if the expression is nothing else; empty otherwise."""
     if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
         return ""
     parts = [each.name for each in node.parts]

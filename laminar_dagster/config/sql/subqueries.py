@@ -1,7 +1,7 @@
 """``WHERE EXISTS (SELECT …)`` and ``WHERE x IN (SELECT …)``, which are semi and anti joins.
 
-They are taken as conditions of WHERE, between ANDs. What EXISTS asks of a pair of rows is what ON
-would say; IN adds that two things are equal.
+They are supported as operands of AND in WHERE. The WHERE of the subquery becomes the join's ON; IN
+adds an equality.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TAKEN: Final = {"expressions", "from_", "where", "distinct"}
 def without_subqueries(
     node: exp.Select, reader: QueryReader
 ) -> tuple[exp.Select, tuple[JoinTerms, ...]]:
-    """A query without the subqueries between the ANDs of its WHERE, and these as joins."""
+    """A query without the EXISTS and IN among the ANDs of its WHERE, and these as joins."""
     clause = node.args.get("where")
     parts = list(conjuncts(clause.this)) if clause is not None else []
     if not any(map(_query_in, parts)):
@@ -74,7 +74,7 @@ def _terms(condition: exp.Expr, query: exp.Expr, reader: QueryReader) -> JoinTer
 
 
 def _query_in(condition: exp.Expr) -> exp.Expr | None:
-    """The subquery of a condition that is EXISTS or IN; None if it is another one."""
+    """The subquery of an EXISTS or IN; None for any other condition."""
     bare, _ = _bare(condition)
     query: exp.Expr | None = None
     if isinstance(bare, exp.Exists):

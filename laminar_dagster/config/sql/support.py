@@ -1,6 +1,6 @@
-"""What a pipeline's SQL can say: one table, from which the page ``docs/sql.md`` is made.
+"""The supported SQL of a pipeline: one table, from which the page ``docs/sql.md`` is made.
 
-What it cannot say is in ``refusals.py``. Each row has an example; a test loads every one of them.
+Unsupported SQL is in ``refusals.py``. Each row has an example; a test loads every one of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 from laminar_dagster.config.sql.aggregate_support import AGGREGATES
 from laminar_dagster.config.sql.supported import Supported
 
-# What the examples read, here and in ``refusals.py``.
+# The tables that the examples read, here and in ``refusals.py``.
 TABLES: Final = """\
 CREATE SOURCE TABLE clicks (
     user_id BIGINT, page STRING, amount DECIMAL(10, 2), device STRUCT<os: STRING>,

@@ -1,4 +1,4 @@
-"""A construct of SQL that a pipeline takes."""
+"""A construct of SQL that is supported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Supported:
-    """A construct, an example of it, and what there is to know about it."""
+    """A supported construct, an example of it, and a note."""
 
     name: str
     example: str

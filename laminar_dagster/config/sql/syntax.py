@@ -1,4 +1,4 @@
-"""The statements of a pipeline's files, as they are written."""
+"""The statements of a pipeline's files, as parsed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Name:
     """A name and its place.
 
     Attributes:
-        column: In its line, where ``where`` does not tell it; 0 if nobody knows.
+        column: Its column in the line, if ``where`` has none; 0 if it is unknown.
     """
 
     text: str
@@ -28,18 +28,18 @@ class Name:
 
     @property
     def exactly(self) -> str:
-        """Its place, to tell it from another on the same line."""
+        """Its place with the column, to tell it from another on the same line."""
         return f"{self.where}:{self.column}" if self.column else self.where
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What stands in ``WITH (…)``.
+    """The options in ``WITH (…)``.
 
     Attributes:
-        values: With the environment's values filled in.
-        written: As written, with ``${NAME}`` still in it.
-        places: Where each option stands.
+        values: The values, with variables of the environment filled in.
+        written: The values as written, with ``${NAME}`` still in them.
+        places: The place of each option.
     """
 
     values: Mapping[str, str]
@@ -82,13 +82,13 @@ class Emit:
     """``EMIT ON WINDOW CLOSE``, or ``EMIT CHANGES WITH (state.ttl = '30d')``.
 
     Attributes:
-        changes: Each change of a row is put out, not each row once.
+        changes: Each change of a row is emitted, not each row once.
         ttl_micros: How long after its last event a key is kept.
-        is_unbounded: Keys are kept for ever, and the author says so.
-        ttl_where: Where ``state.ttl`` stands; empty if it does not.
-        on_added: What rows that are there show of an aggregate that is added (``state.added``).
+        is_unbounded: The author asked to keep keys for ever (``state.ttl = 'unbounded'``).
+        ttl_where: The place of ``state.ttl``; empty without it.
+        on_added: What existing rows show for an aggregate that is added later (``state.added``).
         lateness_micros: How late records may be, beyond the watermark (``allowed.lateness``).
-        lateness_where: Where that stands; empty if it does not.
+        lateness_where: The place of ``allowed.lateness``; empty without it.
     """
 
     where: str
@@ -107,7 +107,7 @@ class CreateView:
 
     Attributes:
         query: The tokens of the query alone.
-        emit: When its rows are put out, if that is said.
+        emit: The EMIT clause; None without one.
     """
 
     name: Name

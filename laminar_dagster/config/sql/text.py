@@ -21,7 +21,7 @@ from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.sql.dialect import Span, StreamDialect
 from laminar_dagster.config.sql.functions import UNITS, WITHOUT_PARENTHESES
 
-# sqlglot takes some eighteen calls for each level, of the thousand that Python allows.
+# sqlglot makes about eighteen nested calls for each level, and Python allows a thousand.
 MAX_DEPTH: Final = 32
 MAX_TOKENS: Final = 200_000
 
@@ -45,7 +45,7 @@ _AS_WRITTEN: Final = {
     TokenType.NUMBER,
 }
 _DOUBLED: Final = {TokenType.STRING, TokenType.GT, TokenType.LT}
-# Units and the like, which sqlglot takes for names. Real names are told by the caller.
+# Keywords that sqlglot reads as names. The caller says which tokens are real names (`verbatim`).
 _SOFT_KEYWORDS: Final = frozenset(
     {*UNITS, *(f"{each}s" for each in UNITS), "both", "leading", "trailing"}
 )
@@ -68,7 +68,7 @@ class Statement:
         return self.tokens[0].start
 
     def offset(self, index: int) -> int:
-        """The offset of a token; past the last one, where the statement ends."""
+        """The offset of a token; after the last token, the offset of the statement's end."""
         if index < len(self.tokens):
             return self.tokens[index].start
         return self.tokens[-1].end + 1
@@ -103,7 +103,7 @@ class Statement:
         """Canonical text of a range of tokens.
 
         Args:
-            span: Which tokens.
+            span: The range of tokens.
             edits: Replacements by first token: where each ends, and its text.
             verbatim: Tokens that keep their case although they look like a keyword.
         """
@@ -128,7 +128,7 @@ class Statement:
         return "".join(pieces)
 
     def _sticks(self, index: int) -> bool:
-        """Whether no space may or need stand before a token."""
+        """Whether a token follows the one before it without a space."""
         token, before = self.tokens[index], self.tokens[index - 1]
         # To Spark, 'it''s' is one string and 'it' 's' are two; >> is one operator, > > is none.
         doubled = token.token_type == before.token_type and token.token_type in _DOUBLED
@@ -160,7 +160,7 @@ class Statement:
 
 
 class SqlText:
-    """The text of a file, and where in it something stands."""
+    """The text of a file, with lines and columns of offsets in it."""
 
     def __init__(self, file: str, text: str) -> None:
         """Take a file's name, for errors, and its content."""
@@ -178,7 +178,7 @@ class SqlText:
         return f"{self.file}:{line}:{offset - self._lines[line - 1] + 1}"
 
     def statements(self, report: Report) -> Iterator[Statement]:
-        """The statements of the file; what is no SQL at all is a mistake."""
+        """The statements of the file; text that cannot be split into tokens is a mistake."""
         try:
             tokens = StreamDialect().tokenize(self.text)
         except (TokenError, ValueError, RecursionError, IndexError) as error:
@@ -219,7 +219,7 @@ class SqlText:
 
 
 def quoted(name: str) -> str:
-    """A name as Spark SQL has to be told it: in backticks unless it is plain."""
+    """A name for Spark SQL: in backticks unless it is plain."""
     return name if _is_plain(name) else "`" + name.replace("`", "``") + "`"
 
 

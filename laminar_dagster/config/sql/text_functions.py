@@ -1,13 +1,13 @@
-"""Which functions take text and give text, for those who have to know what is text.
+"""Which functions take and return text, by which constant strings are followed in expressions.
 
-What stands in none of these sets is not known to.
+Of a function in none of these sets it is not known.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Text of text; a text that such a function is given stays one.
+# Functions from text to text; Spark does not convert their string arguments.
 _TEXT_OF_TEXT: Final = frozenset(
     "base64 btrim char chr collate concat concat_ws elt format_string get_json_object hex initcap "
     "lcase left lower lpad ltrim make_valid_utf8 mask md5 overlay parse_url printf quote "
@@ -19,7 +19,7 @@ _TEXT_OF_OTHERS: Final = frozenset(
     "bin conv date_format dayname format_number from_unixtime monthname to_char to_csv to_json "
     "to_varchar typeof".split()
 )
-# They leave a text that they are given as it is, and give something else.
+# Functions that do not convert their string arguments, and return something else than text.
 _OTHERS_OF_TEXT: Final = frozenset(
     "array_append array_contains array_position array_prepend array_remove ascii bit_length "
     "char_length character_length contains crc32 endswith find_in_set from_csv from_json hash "
@@ -43,5 +43,5 @@ _TIMES_AND_NUMBERS: Final = frozenset(
 GIVES_TEXT: Final = _TEXT_OF_TEXT | _TEXT_OF_OTHERS
 TAKES_TEXT: Final = _TEXT_OF_TEXT | _OTHERS_OF_TEXT
 GIVES_NO_TEXT: Final = _OTHERS_OF_TEXT | _TIMES_AND_NUMBERS
-# They can make any text of numbers.
+# Functions that can build any text from numbers.
 MAKES_TEXT: Final = frozenset({"char", "chr", "conv"})

@@ -46,7 +46,7 @@ TIMESTAMPS: Final = frozenset({"timestamp", "timestamp_ntz"})
 
 
 def read_type(cursor: Cursor, depth: int = 0) -> str:
-    """Step over a type."""
+    """Read a type, and step over it."""
     where, word = cursor.where, cursor.word()
     if depth > _MAX_NESTING:
         cursor.fail(f"a type is nested more than {_MAX_NESTING} deep")
@@ -58,7 +58,7 @@ def read_type(cursor: Cursor, depth: int = 0) -> str:
         _refuse_size(cursor, word)
         return _SIMPLE[word]
     if word in _SIZED:
-        # Spark computes with strings; a length is a check for a contract, not a type.
+        # The length of VARCHAR(n) is dropped: Spark computes with STRING. A contract can check it.
         if cursor.accept("("):
             _number(cursor)
             cursor.expect(")")

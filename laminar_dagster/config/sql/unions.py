@@ -1,4 +1,4 @@
-"""What the queries of a UNION ALL have in common: the first one's names, and event time."""
+"""The common columns of the queries of a UNION ALL: names of the first, types, event time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Part = Select | Stateful
 
 
 def refused_set_operation(node: exp.SetOperation) -> Refusal | None:
-    """Why two queries cannot be put together so; None if they can."""
+    """Why a set operation is not supported; None if it is."""
     if not isinstance(node, exp.Union):
         return SET_OPERATIONS[node.key]
     if node.args.get("distinct"):
@@ -26,7 +26,7 @@ def refused_set_operation(node: exp.SetOperation) -> Refusal | None:
 
 
 def renamed(query: Part, names: tuple[str, ...]) -> Part:
-    """A query under the names of another's columns."""
+    """A query with its columns renamed by position."""
     if len(names) != len(query.columns):
         return query
     columns = tuple(
@@ -36,7 +36,7 @@ def renamed(query: Part, names: tuple[str, ...]) -> Part:
 
 
 def common_types(outputs: list[Output]) -> dict[str, exp.DataType]:
-    """The columns that are of one type in every query of a union."""
+    """The columns that have the same known type in every query of a union."""
     found: dict[str, exp.DataType] = {}
     for position, name in enumerate(outputs[0].columns):
         names = [each.columns[position] for each in outputs if position < len(each.columns)]

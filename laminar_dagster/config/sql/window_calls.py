@@ -1,4 +1,4 @@
-"""``TUMBLE``, ``HOP``, ``CUMULATE`` and ``SESSION``: their arguments, and what closes them."""
+"""``TUMBLE``, ``HOP``, ``CUMULATE`` and ``SESSION``: their arguments, checks and event times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from laminar_dagster.config.sql.text import quoted
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A window that ends when a key had no event for long."""
+    """A session window: it ends when a key has had no event for ``gap_micros``."""
 
     time: str
     gap_micros: int
@@ -25,7 +25,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a window function is called: how many lengths, and whether an offset may follow."""
+    """The arguments of a window function: how many lengths, and whether an offset may follow."""
 
     lengths: int
     takes_offset: bool
@@ -43,7 +43,7 @@ _FORMS: Final = {
 def read_window(
     call: exp.Expr, name: str, scope: Scope, expressions: Expressions
 ) -> Window | Session | None:
-    """A window function's time and lengths; notes what is wrong with them."""
+    """The window of a window function's call; reports mistakes in its time and lengths."""
     where, arguments, report = expressions.where(call), call.expressions, expressions.report
     form = _FORMS[name]
     given = len(arguments) - 1
@@ -85,7 +85,7 @@ def check_window(
     expressions: Expressions,
     lateness_micros: int = 0,
 ) -> None:
-    """Note a window that would lose rows, or never close."""
+    """Report a window that would lose rows, or never close."""
     where, name = expressions.where(call), "CUMULATE" if _grows(window) else "HOP"
     if isinstance(window, Window) and window.slide_micros > window.size_micros:
         step = "steps" if window.grows else "slides"
@@ -102,7 +102,7 @@ def check_window(
 def edge_times(
     time: EventTime, window: Window | Session, lateness_micros: int = 0
 ) -> dict[str, EventTime]:
-    """Which edges of windows that were put out when they closed are event time again."""
+    """The window edges that are event time for the next query, after windows have closed."""
     late = lateness_micros
     found = {"window_end": EventTime(time.sources, delay_micros=late)}
     if isinstance(window, Window):
@@ -116,7 +116,7 @@ def _grows(window: Window | Session) -> bool:
 
 
 def event_time(node: exp.Expr, scope: Scope) -> EventTime | None:
-    """What a column is as event time; None if it is none."""
+    """The event time of a column; None if it is not event time."""
     column = plain_column(node, scope)
     return scope.time(column) if column else None
 

@@ -126,7 +126,7 @@ class FencedError(StopError):
 
 @dataclass(eq=False)
 class ObjectExists(FencedError):
-    """A conditional write lost: somebody else's object is there."""
+    """A conditional write lost: another writer's object exists."""
 
     key: str
 
@@ -284,7 +284,7 @@ class WriteFailed(FailedError):
 
 @dataclass(eq=False)
 class ServiceFailed(FailedError):
-    """A store, a source or a sink failed in a way that is not known to pass by itself."""
+    """A store, a source or a sink failed with an error that is not known to be transient."""
 
     service: str
     reason: str
@@ -325,7 +325,7 @@ class ComputeFailed(FailedError):
 
 @dataclass(eq=False)
 class SparkLost(FailedError):
-    """The Java process of Spark is gone, and with it what was being computed."""
+    """Spark's Java process has died, and the running computation with it."""
 
     reason: str
 
@@ -339,7 +339,7 @@ class SparkLost(FailedError):
 
 @dataclass(eq=False)
 class ModelFailed(FailedError):
-    """The Python of a model raised an error, or gave what it does not declare."""
+    """The Python of a model raised an error, or returned what it does not declare."""
 
     operator_id: str
     where: str

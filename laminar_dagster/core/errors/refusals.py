@@ -70,7 +70,7 @@ class SourceReplaced(RefusedError):
 
 @dataclass(eq=False)
 class TableChanged(RefusedError):
-    """A table of a source was changed in a way that its log does not tell row by row."""
+    """A table of a source was changed in a way that its log has no row changes for."""
 
     source_id: str
     table: str
@@ -103,7 +103,7 @@ class TimelineChanged(RefusedError):
 
 @dataclass(eq=False)
 class SchemaChanged(RefusedError):
-    """A table is no longer what the source was declared to be."""
+    """A table no longer fits the columns that the source declares."""
 
     source_id: str
     table: str
@@ -136,7 +136,7 @@ class LedgerMismatch(RefusedError):
 
 @dataclass(eq=False)
 class OutputMismatch(RefusedError):
-    """A sink holds another output of an epoch than the store has."""
+    """A sink holds other output of an epoch than the store."""
 
     sink_id: str
     epoch: int
@@ -171,7 +171,7 @@ class OperatorMismatch(RefusedError):
 
 @dataclass(eq=False)
 class StateIncompatible(RefusedError):
-    """The pipeline changed in a way that its state cannot follow."""
+    """The pipeline changed in a way that its state cannot be migrated to."""
 
     operator_id: str
     reason: str
@@ -187,7 +187,7 @@ class StateIncompatible(RefusedError):
 
 @dataclass(eq=False)
 class PipelineChanged(RefusedError):
-    """Something asks for the pipeline as it was, and it is another one now."""
+    """An epoch belongs to another version of the pipeline than the one that is loaded."""
 
     epoch: int
     what: str
@@ -199,7 +199,7 @@ class PipelineChanged(RefusedError):
 
 @dataclass(eq=False)
 class VersionReplaced(RefusedError):
-    """A branch took the place of this version of the pipeline, and corrected what it published."""
+    """A promoted branch replaced this version of the pipeline, and corrected its output."""
 
     epoch: int
     fingerprint: str
@@ -214,7 +214,7 @@ class VersionReplaced(RefusedError):
 
 @dataclass(eq=False)
 class BranchMismatch(RefusedError):
-    """A branch is not what it is taken for."""
+    """A branch is not in the state, or not of the version, that a command needs."""
 
     branch: str
     what: str
@@ -242,7 +242,7 @@ class CannotFork(RefusedError):
 
 @dataclass(eq=False)
 class CannotReplay(RefusedError):
-    """An epoch of the pipeline cannot be computed once more."""
+    """An epoch of the pipeline cannot be replayed on a branch."""
 
     epoch: int
     reason: str
@@ -254,7 +254,7 @@ class CannotReplay(RefusedError):
 
 @dataclass(eq=False)
 class CannotRetract(RefusedError):
-    """Sinks hold rows that the branch does not have and that cannot be taken back."""
+    """Sinks hold rows that the branch does not have, and that cannot be retracted."""
 
     branch: str
     sinks: tuple[str, ...]
@@ -267,13 +267,13 @@ class CannotRetract(RefusedError):
     )
 
     def __str__(self) -> str:
-        """With every sink that is in the way."""
+        """The message, with every sink that prevents the promotion."""
         return self.text.format(branch=self.branch, shown="; ".join(self.sinks))
 
 
 @dataclass(eq=False)
 class AlreadyReplayed(RefusedError):
-    """The records of a batch are back in their source already."""
+    """A batch of dead letters has been appended to its source before."""
 
     source_id: str
     place: str
@@ -287,7 +287,7 @@ class AlreadyReplayed(RefusedError):
 
 @dataclass(eq=False)
 class NonDeterministicOperator(RefusedError):
-    """An operator could give another answer when it is run again."""
+    """An operator is not deterministic: a re-run could give other rows."""
 
     operator_id: str
     reason: str
@@ -299,7 +299,7 @@ class NonDeterministicOperator(RefusedError):
 
 @dataclass(eq=False)
 class NotReproduced(RefusedError):
-    """A committed epoch was run again and came out otherwise. Nothing was published."""
+    """A committed epoch was run again with another result. Nothing was published."""
 
     epoch: int
     difference: str
@@ -314,12 +314,12 @@ class NotReproduced(RefusedError):
 
 @dataclass(eq=False)
 class CannotRebuild(RefusedError):
-    """Something that is needed is lost, and nothing is left that it could be made of.
+    """A needed object is lost, and cannot be computed again from what is left.
 
     Attributes:
-        epoch: That it belongs to.
-        lost: What it is, by its key.
-        ranges: What the epoch had read, as far as its plan is known.
+        epoch: The epoch that it belongs to.
+        lost: Its key.
+        ranges: The ranges that the epoch had read, if its plan is known.
     """
 
     epoch: int
@@ -335,7 +335,7 @@ class CannotRebuild(RefusedError):
     )
 
     def advice(self) -> str:
-        """Say what it would have to be made of."""
+        """The hint, with the ranges that the epoch had read."""
         if not self.ranges:
             return self.hint
         return f"{self.hint}; epoch {self.epoch} has read {', '.join(self.ranges)}"
@@ -343,7 +343,7 @@ class CannotRebuild(RefusedError):
 
 @dataclass(eq=False)
 class StoreSetBack(RefusedError):
-    """Somebody knows of a later checkpoint than the store holds."""
+    """A witness, such as a checkpoint index, knows a later checkpoint than the store holds."""
 
     store: str
     newest: int
@@ -360,7 +360,7 @@ class StoreSetBack(RefusedError):
 
 @dataclass(eq=False)
 class ConditionsIgnored(RefusedError):
-    """The store lets a second conditional write through, so it cannot hold checkpoints."""
+    """The store ignores the conditions of conditional writes, so it cannot hold checkpoints."""
 
     store: str
     reason: str

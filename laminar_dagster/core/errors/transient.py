@@ -1,4 +1,4 @@
-"""Errors after which the same work may be tried again, or has to be looked up first."""
+"""Errors after which a retry may succeed, or whose outcome has to be read back first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from laminar_dagster.core.errors.base import RetryError, UnknownOutcome
 
 @dataclass(eq=False)
 class StoreUnavailable(RetryError):
-    """The object store did not answer, or answered that it cannot work now."""
+    """The object store did not answer, or answered that it is unavailable."""
 
     store: str
     reason: str
@@ -120,7 +120,7 @@ class EpochWaits(RetryError):
 
 @dataclass(eq=False)
 class PipelineMovesOn(RetryError):
-    """While a branch caught up, its pipeline committed more, every time."""
+    """A branch cannot catch up: its pipeline committed more epochs at every attempt."""
 
     branch: str
     epoch: int
@@ -132,7 +132,7 @@ class PipelineMovesOn(RetryError):
 
 @dataclass(eq=False)
 class RecoveryOvertaken(RetryError):
-    """While a recovery looked at a store, the pipeline went on, every time."""
+    """The pipeline committed more at every attempt of a recovery to read the store."""
 
     epoch: int
 
@@ -143,7 +143,7 @@ class RecoveryOvertaken(RetryError):
 
 @dataclass(eq=False)
 class UpkeepWaits(RetryError):
-    """The state is to be changed as a whole, and an epoch on the way would build on the old one."""
+    """Upkeep has to wait: an unfinished epoch builds on the state that it would replace."""
 
     behind: int
 

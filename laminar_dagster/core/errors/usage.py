@@ -1,4 +1,4 @@
-"""Errors of the caller or the configuration: asking again as before cannot help."""
+"""Errors of the caller or the configuration: a retry without changes cannot help."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class UnknownSource(UsageError):
 
 @dataclass(eq=False)
 class EpochNotCommitted(UsageError):
-    """Something asks for an epoch that has no checkpoint."""
+    """The requested epoch has no checkpoint."""
 
     epoch: int
 
@@ -111,7 +111,7 @@ class UnknownBranch(UsageError):
     text = "there is no branch {branch}"
 
     def advice(self) -> str:
-        """Name those there are."""
+        """Name the existing branches, or how to make one."""
         if not self.known:
             return "`laminar fork --from-epoch N --as NAME` makes one"
         return f"there is: {', '.join(self.known)}"

@@ -1,4 +1,4 @@
-"""Somebody beside the store who remembers which checkpoint was the newest."""
+"""An index outside the store that remembers which checkpoint was the newest."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class RecordedCheckpoint:
 
 
 class CheckpointIndex(Protocol):
-    """Knows committed checkpoints, perhaps not the newest, and never one that was not committed.
+    """Records committed checkpoints: it may lag behind, but never has one that was not committed.
 
-    The store is the truth. An index is a witness: it shows that a store has lost its newest
-    checkpoints, or was set back to an older copy of itself.
+    The store is the source of truth. The index is a witness: by it one notices that a store has
+    lost its newest checkpoints, or was restored from an older copy of itself.
     """
 
     @property
     def name(self) -> str:
-        """What to call it in a message."""
+        """Its name in messages."""
         ...
 
     def newest(self) -> RecordedCheckpoint | None:
-        """The newest it knows of; None when it knows none."""
+        """The newest recorded checkpoint; None without any."""
         ...

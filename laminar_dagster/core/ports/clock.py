@@ -1,4 +1,4 @@
-"""Time, as the core asks for it."""
+"""The clock port: all that the core needs of time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time."""
+    """Reads the time, and waits."""
 
     def now(self) -> datetime:
         """The wall clock, in UTC."""
@@ -18,5 +18,5 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for so many seconds."""
         ...

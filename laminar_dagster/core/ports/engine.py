@@ -1,4 +1,4 @@
-"""What computes an epoch."""
+"""The engine port: what computes an epoch."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from laminar_dagster.core.ports.sink import ArrowSchema
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What speaks against publishing an epoch.
+    """A failed check, for which an epoch must not be published.
 
     Attributes:
-        check: One of those that ``core.gate`` names.
+        check: One of the checks that ``core.gate`` names.
         subject: The view, or the source.
     """
 
@@ -39,7 +39,7 @@ class EpochOutput:
     """What an attempt computed and wrote below its own checkpoint folder.
 
     Attributes:
-        metadata: For the manifest, beside what it has from the checkpoint before.
+        metadata: Entries for the manifest, beside those it inherits from the parent's.
     """
 
     operators: tuple[OperatorSnapshotEntry, ...]
@@ -54,11 +54,11 @@ class EpochOutput:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What an engine finds out about a pipeline's queries without running them.
+    """The result of analysing a pipeline's queries without running them.
 
     Attributes:
-        mistakes: What it has against them.
-        columns: Of every view that has none.
+        mistakes: The mistakes in queries.
+        columns: The columns of every view without mistakes.
     """
 
     mistakes: tuple[InvalidConfig, ...] = ()
@@ -74,11 +74,11 @@ class Engine(Protocol):
         """Carry out a plan on top of the parent's state; write only below the attempt's folder.
 
         Deterministic: two attempts at one plan give the same rows, the same state and the same
-        hashes. Touches no sink. Every sink of the plan is one of the pipeline's, unless the plan is
-        one of upkeep, which has nothing for any.
+        hashes. Touches no sink. Every sink of the plan is one of the pipeline's, except for a plan
+        of upkeep, which has no output.
         """
         ...
 
     def examine(self) -> Examination:
-        """Look at the pipeline's queries. Nothing is read or run."""
+        """Analyse the pipeline's queries. Nothing is read or run."""
         ...

@@ -1,4 +1,4 @@
-"""Tables that a stream is joined with: looked at when an epoch is planned, and copied."""
+"""The port for reference tables: streams join a copy, made when an epoch is planned."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class ReferenceFreshness:
     """How old a copy may be.
 
     Attributes:
-        refresh_after: On the logical clock, so long after the last look, the table is looked at
+        refresh_after: How long after the last check, by the logical clock, the table is checked
             again; zero for every epoch, None for never.
-        keeps_when_away: Whether an epoch goes on with the copy there is when the table is away.
+        keeps_when_away: Whether an epoch uses the existing copy when the table is unavailable.
     """
 
     refresh_after: timedelta | None
     keeps_when_away: bool = False
 
     def next_look(self, checked_at: datetime) -> datetime | None:
-        """From when on, on the logical clock, a table is looked at again; None for never."""
+        """When, by the logical clock, the table is to be checked again; None for never."""
         try:
             return None if self.refresh_after is None else checked_at + self.refresh_after
         except OverflowError:
@@ -35,8 +35,8 @@ class ReferenceRows:
     """All rows of a table at one moment, as files. The same rows give the same files.
 
     Attributes:
-        version: As ``Reference.version`` tells it of that moment.
-        files: The rows of each file, and its bytes: Arrow IPC.
+        version: The value of ``Reference.version`` at that moment.
+        files: The number of rows of each file, and its bytes: Arrow IPC.
     """
 
     version: str
@@ -44,11 +44,10 @@ class ReferenceRows:
 
 
 class Reference(Protocol):
-    """A table that can be read as a whole, at one moment. It may be another a moment later.
+    """A table that can be read as a whole, consistent at one moment. It may change at any time.
 
-    Every method raises ``ReferenceUnavailable`` where the table cannot be reached now,
-    ``AuthFailed`` where it never will be this way, and ``ReferenceUnfit`` where it is not what was
-    declared.
+    Every method raises ``ReferenceUnavailable`` if the table cannot be reached now, ``AuthFailed``
+    if it refuses the credentials, and ``ReferenceUnfit`` if it is not what was declared.
     """
 
     @property
@@ -58,7 +57,7 @@ class Reference(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it is, as a URL without secrets: the same for everybody who uses it."""
+        """Its address, as a URL without secrets: the same in every pipeline that uses it."""
         ...
 
     @property
@@ -72,9 +71,9 @@ class Reference(Protocol):
         ...
 
     def version(self) -> str | None:
-        """What tells this state of the table from others, if that is known without reading it.
+        """The table's version, if it is known without reading the rows; None otherwise.
 
-        The same version is the same rows. None where only the rows themselves tell.
+        Equal versions have equal rows.
         """
         ...
 

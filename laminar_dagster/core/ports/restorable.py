@@ -1,4 +1,4 @@
-"""What takes an operator's state back."""
+"""The port through which recovery restores an operator's state."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from laminar_dagster.core.ids import OperatorId, PartitionId
 
 
 class Restorable(Protocol):
-    """Is given the files of an operator's state, every one checked against its hash.
+    """Receives the files of an operator's state, each already checked against its hash.
 
     For each partition: the full snapshot, then the deltas in the order of their epochs, then
-    ``complete``. Partitions come side by side from several threads, the files of one partition
-    from one thread at a time. After damage was repaired, a partition is begun again: ``restore``
-    replaces whatever there was of it.
+    ``complete``. Partitions come in parallel from several threads, the files of one partition
+    from one thread at a time. After a repair a partition starts over: ``restore`` replaces
+    everything there was of it.
 
-    Every method raises ``RestoreFailed`` when the bytes are no state of the operator.
+    Every method raises ``RestoreFailed`` when the bytes are not state of the operator.
     """
 
     @property
     def operator_id(self) -> OperatorId:
-        """Whose state it is."""
+        """The operator that the state belongs to."""
         ...
 
     def restore(self, partition: PartitionId, data: bytes) -> None:
@@ -28,13 +28,13 @@ class Restorable(Protocol):
         ...
 
     def apply_delta(self, partition: PartitionId, data: bytes) -> None:
-        """Add what one later epoch changed."""
+        """Apply the changes of one later epoch."""
         ...
 
     def complete(self, partition: PartitionId) -> int | None:
-        """Nothing more comes for a partition.
+        """Finish a partition after its last file.
 
         Returns:
-            How many rows it has; None for a state that has no rows.
+            The number of its rows; None for a state that has no rows.
         """
         ...

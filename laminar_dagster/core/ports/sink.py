@@ -1,4 +1,4 @@
-"""Places where an epoch is published, each with a ledger of its own."""
+"""The sink port: where an epoch is published. Each sink has a ledger of its own."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class GroupOffsets:
     """How far a source was read, for a sink that can write it down together with the epoch.
 
     Attributes:
-        cluster_id: Of the service that holds the group.
-        group_id: Who is told, for people's tools. Nothing depends on it.
+        cluster_id: The id of the service that holds the group.
+        group_id: The group whose offsets are moved, for people's tools. Nothing depends on it.
         positions: Where the source goes on after the epoch.
     """
 
@@ -35,10 +35,10 @@ class ArrowSchema(Protocol):
 
 
 class TransactionProgress(Protocol):
-    """Told by a sink how far its transaction is: for people, nothing depends on it.
+    """Callbacks by which a sink reports its transaction's progress; only for people.
 
-    A sink that has the epoch already need not begin. How a transaction ends is told by the end of
-    ``Sink.commit``.
+    A sink that already has the epoch need not call ``begun``. There is no callback for the end: it
+    is the return, or the error, of ``Sink.commit``.
     """
 
     def begun(self) -> None:
@@ -46,7 +46,7 @@ class TransactionProgress(Protocol):
         ...
 
     def wrote(self, rows: int) -> None:
-        """So many more rows were handed to the server."""
+        """More rows were sent to the server."""
         ...
 
     def committing(self) -> None:
@@ -54,24 +54,24 @@ class TransactionProgress(Protocol):
         ...
 
     def aborted(self) -> None:
-        """What was begun is rolled back, and the sink tries once more in the same call."""
+        """The transaction was rolled back, and the sink retries in the same call."""
         ...
 
 
 class Unwatched:
-    """Nobody wants to know."""
+    """A ``TransactionProgress`` that ignores every report."""
 
     def begun(self) -> None:
-        """Go on."""
+        """Ignore it."""
 
     def wrote(self, rows: int) -> None:
-        """Go on."""
+        """Ignore it."""
 
     def committing(self) -> None:
-        """Go on."""
+        """Ignore it."""
 
     def aborted(self) -> None:
-        """Go on."""
+        """Ignore it."""
 
 
 _UNWATCHED: Final = Unwatched()
@@ -83,13 +83,13 @@ class StagedOutput:
 
     Attributes:
         entry: Its files, as the manifest names them.
-        read: The bytes of one of them; raises ``ObjectMissing`` or ``ChecksumMismatch`` rather
-            than hand out anything else than what was staged.
-        progress: To be told how the transaction goes.
-        offsets: How far the epoch has read sources that keep such a record. A sink may write it
-            down in its own transaction, or leave it: the sources are told later in any case.
-        open: One of the files to be read in parts, by who needs few of its columns; nothing is
-            compared with what was staged. None where a file is read as a whole only.
+        read: Reads a file and checks its hash; raises ``ObjectMissing`` or ``ChecksumMismatch``
+            rather than return anything but the staged bytes.
+        progress: Receives reports of the transaction's progress.
+        offsets: Consumer group offsets after the epoch, for sources that have them. A sink may
+            commit them in its own transaction, or ignore them: sources are acknowledged anyway.
+        open: Opens a file to read some of its columns, without checking its hash. None where files
+            can only be read whole.
     """
 
     entry: SinkEntry
@@ -112,14 +112,15 @@ class Sink(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it is, as a URL without secrets: the same for everybody who uses it."""
+        """Its address, as a URL without secrets: the same in every pipeline that uses it."""
         ...
 
     @property
     def targets(self) -> frozenset[str]:
-        """What it writes to, spelled in one way however its author has written it.
+        """What it writes to, spelled canonically, however its author wrote it.
 
-        Several for a service of several servers. Sinks that share one write into each other.
+        Several for a service of several servers. Two sinks that share a target would overwrite
+        each other.
         """
         ...
 
@@ -134,30 +135,30 @@ class Sink(Protocol):
     def check(self, schema: ArrowSchema, staged: StagedOutput | None = None) -> None:
         """Find out whether rows of a schema could be committed now. Changes nothing.
 
-        Asked before an epoch is published, and by people beforehand.
+        Called before an epoch is prepared, and by commands that check a pipeline.
 
         Args:
             schema: The columns of the view.
-            staged: What an epoch has staged; None while there is none. What a commit would refuse
-                of its values is refused here: once an epoch is prepared, its rows stay as they are.
+            staged: The staged output of an epoch; None without one. Values that a commit would
+                refuse are refused here: once an epoch is prepared, its rows cannot change any more.
 
         Raises:
             InvalidConfig: They could not, and why: a table, a column, a type, a right, a value.
-            ObjectMissing, ChecksumMismatch, MalformedDocument: What is staged cannot be read.
-            BufferOverflow: One transaction cannot hold what is staged.
-            SinkUnavailable: It cannot be asked.
-            AuthFailed: It does not let us in.
+            ObjectMissing, ChecksumMismatch, MalformedDocument: The staged output cannot be read.
+            BufferOverflow: One transaction cannot hold the staged output.
+            SinkUnavailable: The sink cannot be reached.
+            AuthFailed: The sink refuses the credentials.
         """
         ...
 
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
-        """Redo the staged output and move the ledger to ``epoch``, in one transaction.
+        """Write the staged output and move the ledger to ``epoch``, in one transaction.
 
         Idempotent: with the ledger at ``epoch`` already, nothing changes.
 
         Raises:
-            LedgerMismatch: The ledger is behind the epoch before.
-            FencedOut: The ledger is past ``epoch``: another process went on.
+            LedgerMismatch: The ledger is before ``epoch - 1``.
+            FencedOut: The ledger is past ``epoch``: another process took over.
             CommitOutcomeUnknown: The commit was sent and no reply came. Read the ledger.
             ConnectionLost, SinkUnavailable: Nothing was published.
             WriteFailed: The sink refused a row. Nothing was published.
@@ -175,7 +176,7 @@ class ArrowRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HeldKeys:
-    """How many keys there are, and one of them for people; empty if there are none."""
+    """The number of keys, and one of them as an example for people; empty if there are none."""
 
     count: int
     example: str
@@ -183,16 +184,16 @@ class HeldKeys:
 
 @runtime_checkable
 class Searchable(Protocol):
-    """A sink that can say which keys it holds."""
+    """A sink that can be searched for keys."""
 
     def held_keys(self, schema: ArrowSchema, keys: ArrowRows) -> HeldKeys:
-        """Those keys of some that the sink holds a row of, as any other reader would see it.
+        """Which of these keys the sink has rows of, as any other reader would see them.
 
         Changes nothing.
 
         Args:
             schema: The columns of the view.
-            keys: The columns of the sink's key, as the view has them. None stands there twice.
+            keys: The columns of the sink's key, as the view has them, without duplicates.
 
         Raises:
             InvalidConfig: The table does not take the view's columns.
@@ -203,10 +204,10 @@ class Searchable(Protocol):
 
 @runtime_checkable
 class Unconstrained(Protocol):
-    """A sink whose table does not forbid several rows of one key by itself."""
+    """A sink whose table has no constraint against several rows of one key."""
 
     def repeated_keys(self) -> HeldKeys:
-        """Those keys of which the table has several rows; none where the sink has no key.
+        """The keys of which the table has several rows; none if the sink has no key.
 
         Changes nothing. Reads the key columns of the whole table.
 
@@ -218,7 +219,7 @@ class Unconstrained(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a ledger says: the last epoch, and ``SinkEntry.output_sha256`` of what it put out."""
+    """The content of a ledger: the last epoch, and ``SinkEntry.output_sha256`` of its output."""
 
     epoch: EpochNumber
     output_sha256: str
@@ -226,14 +227,14 @@ class Published:
 
 @runtime_checkable
 class Attesting(Protocol):
-    """A sink whose ledger tells what it holds, not only how far it is.
+    """A sink whose ledger stores a hash of the last epoch's output beside its number.
 
-    A store that lost an epoch, or was set back, may come to another epoch of the same number. By
-    the number alone, the sink would seem to have it.
+    A store that lost an epoch, or was restored from a backup, may compute another epoch of the same
+    number. By the number alone, the sink would seem to have it.
     """
 
     def published(self) -> Published | None:
-        """As ``Sink.ledger``; None also where nothing is known of the output.
+        """As ``Sink.ledger``, with the hash; None also where the hash is not known.
 
         Raises:
             SinkUnavailable: It cannot be reached.
@@ -246,13 +247,13 @@ class PendingTransaction:
     """A transaction of a sink that is not over.
 
     Attributes:
-        identity: What the server knows it by.
-        state: ``open`` is written to, or was left behind; one that is ``committing`` or
-            ``aborting`` is being ended, and its outcome is decided.
+        identity: Its id on the server.
+        state: An ``open`` one is being written to, or was left behind by a crash; of one that is
+            ``committing`` or ``aborting`` the outcome is decided.
         age: How long it has been open, in seconds.
-        timeout: After how many seconds the server ends it by itself.
-        writer: Who the server takes for its writer.
-        coordinator: Where it is kept.
+        timeout: After how many seconds the server aborts it by itself.
+        writer: The writer, as the server names it.
+        coordinator: The server that keeps it.
         places: What it has written to.
     """
 
@@ -270,7 +271,7 @@ class Transactional(Protocol):
     """A sink whose server keeps transactions apart from the connection that opened them."""
 
     def pending_transactions(self) -> tuple[PendingTransaction, ...]:
-        """Those of this sink that are not over. Changes nothing.
+        """The unfinished transactions of this sink. Changes nothing.
 
         Raises:
             SinkUnavailable, AuthFailed: It cannot be asked.
@@ -280,7 +281,7 @@ class Transactional(Protocol):
     def abort_transaction(self, identity: str) -> None:
         """End a transaction of this sink; its writer, if there still is one, is fenced out.
 
-        One that is committing is not taken back: its commit is carried out.
+        One that is committing cannot be aborted any more: its commit is completed.
 
         Raises:
             SinkUnavailable, AuthFailed, TransactionInitFailed: It cannot be done now.

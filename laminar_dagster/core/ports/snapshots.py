@@ -1,4 +1,4 @@
-"""Where a source keeps the copy of what it held before its log of changes is read."""
+"""The port for snapshots of a source: the copy of its tables that precedes its change log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from laminar_dagster.core.snapshot import SnapshotFile, SourceSnapshot
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDraft:
-    """A snapshot that is being copied. Nobody relies on it, and nobody else writes to it."""
+    """A snapshot that is being copied by one process. No reader uses it yet."""
 
     number: int
     draft_id: CheckpointId
@@ -47,13 +47,13 @@ class SnapshotKeeper(Protocol):
         ...
 
     def begin(self, number: int) -> SnapshotDraft:
-        """A draft under a name of its own. Writes nothing."""
+        """A draft with a new id. Writes nothing."""
         ...
 
     def marks(self, number: int, name: FileName) -> tuple[bytes, ...]:
-        """What the drafts of that number have written under a name, finished or not.
+        """The files of a name from all drafts of that number, finished or not.
 
-        What a crash has left on the server is then known to be the source's own.
+        From them a source recognises as its own what a crash has left on the server.
         """
         ...
 
@@ -92,12 +92,12 @@ class Snapshotting(Protocol):
     def prepare(self, previous: SourcePlan | None, start: tuple[SourcePosition, ...]) -> None:
         """Make sure that the next epoch can be planned: take the snapshot it begins with.
 
-        Called before ``plan``, with the same arguments, by whoever is about to write the plan, and
-        by nobody who only looks. Idempotent; after a crash it starts over. ``plan`` itself takes
-        no snapshot: before there is one, it tells that something waits.
+        Called before ``plan``, with the same arguments, but only by a process that will write the
+        plan. Idempotent; after a crash it starts over. ``plan`` itself takes no snapshot: without
+        one, it only reports that there is something to read.
 
         Raises:
-            SourceUnavailable: The server is away, or another process takes the snapshot now.
+            SourceUnavailable: The server is unavailable, or another process takes the snapshot now.
             LaminarError: The source is not set up for it; says what to do.
         """
         ...

@@ -1,4 +1,4 @@
-"""Streams that can be read again: planning on the driver, reading on the executors."""
+"""The source port: replayable streams, planned on the driver, read on the executors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Source(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it is, as a URL without secrets: the same for everybody who uses it."""
+        """Its address, as a URL without secrets: the same in every pipeline that uses it."""
         ...
 
     def plan(
@@ -64,11 +64,11 @@ class Source(Protocol):
         ...
 
     def identity(self) -> SourceIdentity:
-        """What tells this source from a look-alike."""
+        """What tells this source from another one at the same address."""
         ...
 
     def splits(self, part: SourceRange) -> tuple[SourceRange, ...]:
-        """Cut a planned range into pieces that can be read side by side, in order."""
+        """Cut a planned range into consecutive pieces that can be read in parallel."""
         ...
 
     def reader(self) -> SplitReader:
@@ -84,29 +84,31 @@ class Source(Protocol):
         ...
 
     def acknowledge(self, positions: tuple[SourcePosition, ...]) -> None:
-        """Tell the source how far every sink has committed. Idempotent, never needed to be right.
+        """Tell the source how far every sink has committed.
+
+        Idempotent. Correctness never depends on it.
 
         Raises:
-            AcknowledgeFailed: It was not told.
+            AcknowledgeFailed: The source did not take it.
         """
         ...
 
 
 class Replayable(Protocol):
-    """A source that takes records back which could not be decoded at first."""
+    """A source to which dead letters can be appended again, to replay them."""
 
     def replay(self, batch: str, letters: Any) -> tuple[str, ...]:
         """Append records, to be read as if they had just come.
 
         Args:
-            batch: Names the records; the same batch is taken once.
+            batch: An id of these records; the same batch is appended only once.
             letters: An Arrow table as ``DecodedChunk.bad``, all of them whole.
 
         Returns:
-            Where they stand now.
+            The places of the appended records.
 
         Raises:
-            AlreadyReplayed: The batch was taken before.
+            AlreadyReplayed: The batch was appended before.
             InvalidConfig: Such records cannot be written back.
             SourceUnavailable: It cannot be reached.
         """
@@ -115,12 +117,12 @@ class Replayable(Protocol):
 
 @runtime_checkable
 class Observable(Protocol):
-    """A source that can tell how it does."""
+    """A source that can report its health."""
 
     def health(self, positions: tuple[SourcePosition, ...]) -> HealthReport:
         """Whether it answers, and how far the positions are behind what it holds.
 
-        Changes nothing. A source that cannot be asked is an answer, not an exception.
+        Changes nothing. A source that cannot be reached is reported, not raised.
 
         Args:
             positions: Where the next epoch begins; a partition without one is read from its start.
@@ -130,15 +132,15 @@ class Observable(Protocol):
 
 @runtime_checkable
 class Grouped(Protocol):
-    """A source whose progress is kept where it is, under the name of a group."""
+    """A source whose server stores progress under the name of a consumer group."""
 
     def group_offsets(
         self, identity: SourceIdentity, positions: tuple[SourcePosition, ...]
     ) -> GroupOffsets | None:
-        """What ``acknowledge`` would write down, for a sink that can do so with an epoch.
+        """The offsets that ``acknowledge`` would store, for a sink that can commit them itself.
 
         Args:
-            identity: What the epoch's plan has pinned.
+            identity: The identity that the epoch's plan has pinned.
             positions: Where the source goes on after the epoch.
         """
         ...
@@ -146,15 +148,15 @@ class Grouped(Protocol):
 
 @runtime_checkable
 class ReadByName(Protocol):
-    """A source that is read by a name, under which something else may have come to stand."""
+    """A source that is read by a name, such as a topic's, which something else may take over."""
 
     def require_not_replaced(self, plan: SourcePlan) -> None:
-        """Asked when all of a plan was read, before its output can win.
+        """Check after all of a plan was read, before the attempt can win.
 
-        What is gone by now was read all the same, and is no error.
+        A source that has been deleted since is no error: it was there when it was read.
 
         Raises:
-            SourceReplaced: Something else has the name now, and may be what was read.
+            SourceReplaced: Something else has the name now, and may have been read instead.
             SourceUnavailable, AuthFailed: It cannot be asked.
         """
         ...
@@ -162,16 +164,16 @@ class ReadByName(Protocol):
 
 @runtime_checkable
 class PinsItsEnd(Protocol):
-    """A source whose identity says how far a plan reads it, and not only what it is."""
+    """A source whose pinned identity depends on where a plan's ranges end."""
 
     def pin_held(self, plan: SourcePlan, previous: SourcePlan | None) -> SourcePlan:
-        """A plan of which ranges were made empty since it was made, with what such a plan pins.
+        """Pin the identity again for a plan some of whose ranges were made empty (alignment).
 
-        Otherwise the pin would say of records that they were read which nobody has. A range that
+        Otherwise the identity would belong to records that the epoch does not read. A range that
         cannot be pinned at its start gets its end back.
 
         Args:
-            plan: Its identity is still that of the ranges as they were.
+            plan: The plan, whose identity still belongs to the original ranges.
             previous: The last epoch's plan.
         """
         ...
@@ -179,7 +181,7 @@ class PinsItsEnd(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadingCost:
-    """What a chunk took to read; see ``core.manifest.SourceReading``."""
+    """Metrics of reading a chunk; see ``core.manifest.SourceReading``."""
 
     fetch_seconds: float = 0.0
     decode_seconds: float = 0.0
@@ -192,16 +194,16 @@ class DecodedChunk:
     """Records of a split, decoded together.
 
     Attributes:
-        rows: The good ones, in order, with the source's columns.
-        bad: The others, in order: ``partition``, ``position``, ``raw``, ``reason``, and
+        rows: Rows of the good records, in order, with the source's columns.
+        bad: The bad records, in order: ``partition``, ``position``, ``raw``, ``reason``, and
             ``is_whole``, which is false where ``raw`` is only the record's beginning.
-        records: How many there were, good and bad, of ``size_bytes`` in all.
-        added: How many rows there are beyond one a record.
-        skipped: How many records hold no row and are not bad.
-        schema_ids: Of the registry's schemas by which they were decoded.
-        set_aside: Some of ``rows`` by their places, with what is wrong with each, as ``bad`` has
-            them: for whoever finds out only from the values that a record is bad. None where a row
-            is a change of a table: without it, what the other changes add up to would be wrong.
+        records: The number of records, good and bad, of ``size_bytes`` in all.
+        added: The number of rows beyond one per record.
+        skipped: The number of records that hold no row and are not bad.
+        schema_ids: The registry's ids of the schemas they were decoded by.
+        set_aside: Makes dead letters, as in ``bad``, of ``rows`` by their indexes and reasons: for
+            checks of the decoded values. None for a changelog of a table: without one of its
+            changes, the others would add up to wrong rows.
     """
 
     rows: Any

@@ -1,4 +1,4 @@
-"""Objects that are written once, and one that moves forward."""
+"""The store port: immutable objects, and one pointer that moves forward."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from laminar_dagster.core.errors import LaminarError
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a listing tells of an object."""
+    """An object in a listing."""
 
     key: str
     size: int
@@ -110,7 +110,7 @@ class ObjectStore(Protocol):
     def read_many(
         self, keys: Iterable[str], *, limit: int | None = None
     ) -> Iterator[tuple[str, bytes | LaminarError]]:
-        """Several objects side by side, in the order asked for; an error stands in its place."""
+        """Several objects, read in parallel, in the given order; an error in place of an object."""
         ...
 
     def download(self, key: str, path: Path) -> None:

@@ -17,7 +17,7 @@ from laminar_dagster.core.prepared import Prepared
 
 
 class Need(Enum):
-    """What an object is still good for."""
+    """What an object is still needed for."""
 
     TO_GO_ON = "to go on"
     """Without it, the next epoch, or a sink that is behind, cannot go on."""
@@ -34,7 +34,7 @@ class KeptFile:
     """A file that a manifest names.
 
     Attributes:
-        epoch: The one that wrote it: to run that epoch again makes it again.
+        epoch: The epoch that wrote it: running it again recreates the file.
     """
 
     key: str
@@ -46,10 +46,10 @@ class KeptFile:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something that is missing, or not what it was.
+    """An object that is missing or altered.
 
     Attributes:
-        epoch: That it belongs to; None for what belongs to no epoch.
+        epoch: The epoch it belongs to; None if it belongs to none.
     """
 
     key: str
@@ -85,7 +85,7 @@ def other_files(
     """The files of a checkpoint beside its state: staged output and dead letters.
 
     Args:
-        manifest: Of the checkpoint.
+        manifest: The manifest of the checkpoint.
         uncommitted: Sinks that may still have to commit its epoch.
     """
     for sink in manifest.sinks:
@@ -105,16 +105,16 @@ def choose_winner(
     manifests: Iterable[CheckpointManifest],
     witnesses: Iterable[ParentCheckpoint],
 ) -> CheckpointManifest | None:
-    """The manifest of an epoch, from all that is left of it; None when nothing is.
+    """The manifest of an epoch's winner, from all that is left of it; None if nothing is.
 
     Args:
-        epoch: Which one.
+        epoch: The epoch.
         prepared: The record of its winner, if it can be read.
         manifests: Whole manifests of the epoch: the winner's own, or all that a listing shows.
-        witnesses: Who else names the checkpoint: the latest pointer, the plan of the epoch after.
+        witnesses: Other documents that name the checkpoint: the latest pointer, the next plan.
 
     Raises:
-        InvalidManifest: Several are whole, they differ, and nobody says which one it was.
+        InvalidManifest: Several are whole, they differ, and no document names the winner.
     """
     found = {checksum(each): each for each in manifests}
     if prepared:
@@ -124,7 +124,7 @@ def choose_winner(
     if len(wanted) == 1:
         return wanted[0]
     if prepared:
-        # What stops a second winner is that this record exists: the manifest follows from it.
+        # The record alone decides who won, and it contains the manifest.
         return prepared.manifest
     if len(found) > 1:
         some = next(iter(found.values()))
@@ -138,12 +138,13 @@ def find_confirmed(
     ledgers: Mapping[SinkId, EpochNumber | None],
     away: Collection[SinkId],
 ) -> EpochNumber:
-    """The newest epoch that every sink has, as far as the sinks can be asked; 0 for none.
+    """The newest epoch that every sink has committed; 0 for none.
 
     Args:
         winners: The manifests that are known.
-        ledgers: Of the pipeline's sinks; a sink that is in neither was removed from it.
-        away: Sinks that cannot be asked, and so confirm nothing.
+        ledgers: The ledgers of the pipeline's sinks; a sink neither here nor in ``away`` has been
+            removed from the pipeline.
+        away: Sinks that are unavailable, and so confirm nothing.
     """
     confirmed = GENESIS
     for epoch, manifest in sorted(winners.items()):

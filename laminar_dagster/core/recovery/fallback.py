@@ -1,4 +1,4 @@
-"""A checkpoint that was found, and whether the pipeline can go on with it."""
+"""Candidates for recovery: checkpoints, and whether their operators are the pipeline's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recovery tells: on the way, and in the end."""
+"""What a recovery reports: its progress, and its result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from laminar_dagster.core.recovery.damage import Damage, Repair
 
 
 class RecoveryPhase(StrEnum):
-    """What a recovery is doing. In this order; only what was damaged is rebuilt."""
+    """The phases of a recovery, in order; rebuilding happens only after damage."""
 
     READING_MANIFEST = "reading_manifest"
     DOWNLOADING_SNAPSHOTS = "downloading_snapshots"
@@ -28,9 +28,9 @@ class RecoveryProgress:
     """How far a recovery is.
 
     Attributes:
-        progress: From 0 to 1; never less than it was.
-        estimated_remaining: Seconds, by the bytes a second up to now; None while nobody can tell.
-        total_bytes: What there is to read, as far as it is known.
+        progress: From 0 to 1; never decreases.
+        estimated_remaining: Seconds, by the throughput up to now; None while it is unknown.
+        total_bytes: The bytes to read, as far as they are known.
     """
 
     phase: RecoveryPhase
@@ -47,7 +47,7 @@ class OperatorRecoveryResult:
     """What was restored of one operator.
 
     Attributes:
-        rows: Of its state, as far as it was told; None where the state has no rows.
+        rows: The rows of its state, as far as they are known; None where the state has no rows.
         restore_duration: Seconds of work, summed over partitions that were restored side by side.
     """
 
@@ -71,14 +71,14 @@ class RecoveryResult:
     """How a recovery ended well.
 
     Attributes:
-        checkpoint_id: Of the checkpoint that was restored; None when no epoch is committed yet.
-        epoch: Of that checkpoint; 0 when there is none.
-        source_offsets: Where each source goes on. Every one of these places can be read.
+        checkpoint_id: The checkpoint that was restored; None when no epoch is committed yet.
+        epoch: The epoch of that checkpoint; 0 when there is none.
+        source_offsets: Where each source goes on. All of these positions can still be read.
         recovery_duration: In seconds.
-        fallback_attempts: How far behind the newest checkpoint the one lies from which lost files
-            were computed again; 0 when none were.
-        repairs: What was put back, or would be by a recovery that is no dry run.
-        not_repaired: What is damaged, not needed to go on, and was left as it is.
+        fallback_attempts: By how many epochs the checkpoint from which lost files were computed
+            again is behind the newest; 0 if no file was.
+        repairs: What was repaired, or in a dry run would be.
+        not_repaired: Damaged objects that are not needed to go on, and were left as they are.
         unfinished: Epochs that the next run finishes, the oldest first.
         is_dry_run: Whether nothing was changed.
     """

@@ -17,13 +17,13 @@ class PartitionAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryConfig:
-    """Limits of a recovery. That bytes are checked is not among them: they always are.
+    """Limits of a recovery. Checksums are always verified; no setting turns that off.
 
     Attributes:
-        max_fallback_attempts: How far behind the newest checkpoint the one may lie from which lost
-            files are computed again; None for as far as plans and sources reach.
-        recovery_timeout: In seconds, of the whole recovery.
-        progress_report_interval: In seconds: so often at most is progress told.
+        max_fallback_attempts: By how many epochs the checkpoint from which lost files are computed
+            again may be behind the newest; None for as far as plans and sources reach.
+        recovery_timeout: The limit of the whole recovery, in seconds.
+        progress_report_interval: The shortest time between two progress reports, in seconds.
         assigned_partitions: What to restore; None for everything.
         allow_operator_mismatch: Whether a checkpoint may have other operators, or sources, than
             the pipeline has.

@@ -1,8 +1,8 @@
-"""From what was found in the store to the facts of an epoch.
+"""Derives the facts of an epoch from the documents found in the store.
 
-The store is searched in two places: ``_latest`` and the epochs after it, read key by key; and the
-listing, when the pointer is missing, damaged or behind. What the first finds is believed over what
-the second does not show, because a listing may be stale.
+The store is searched in two ways: ``_latest`` and the epochs after it, read key by key; and by a
+listing, when the pointer is missing, damaged or behind. Documents that are read by key count even
+if the listing lacks them, because a listing may be stale.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Standing:
     latest: LatestPointer | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a hole: an epoch that is stepped over would never reach its sinks."""
+        """Refuse a gap: an epoch that is skipped would never be committed to its sinks."""
         for place, found in enumerate(self.epochs, 1):
             is_last = place == len(self.epochs)
             if found.epoch != self.confirmed + place or not (found.manifest or is_last):
@@ -64,7 +64,7 @@ class Standing:
         )
 
     def find(self, epoch: EpochNumber) -> FoundEpoch:
-        """The documents of an epoch; an empty find for one that has not begun."""
+        """The documents of an epoch; without any for one that has not begun."""
         for found in self.epochs:
             if found.epoch == epoch:
                 return found
@@ -79,15 +79,15 @@ def facts_of(
 ) -> EpochFacts:
     """The durable facts of an epoch.
 
-    A sink may commit while the facts are gathered. So that what is read fits together, ``_latest``
-    is read before the ledgers; and a ledger that is ahead of ``newest_epoch`` is believed only
-    after another look at the store.
+    A sink may commit while the facts are collected. To keep them consistent, ``_latest`` is read
+    before the ledgers, and a ledger that is ahead of ``newest_epoch`` is believed only after the
+    store was read again.
 
     Args:
         standing: What the store holds.
-        epoch: Which one.
-        ledgers: What each sink says; None for a ledger that does not exist yet.
-        unreadable: Sinks that are away.
+        epoch: The epoch.
+        ledgers: The epoch in each sink's ledger; None for a ledger that does not exist yet.
+        unreadable: Sinks that are unavailable.
     """
     found = standing.find(epoch)
     return EpochFacts(
@@ -106,5 +106,5 @@ def facts_of(
 
 
 def _sink_fact(entry: SinkEntry, ledger: EpochNumber | None) -> SinkFact:
-    # A ledger that does not exist yet stands just before the epoch in which the sink joined.
+    # A ledger that does not exist yet counts as at the epoch before the sink joined.
     return SinkFact(entry.sink_id, entry.joined_at.previous() if ledger is None else ledger)
