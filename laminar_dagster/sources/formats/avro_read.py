@@ -1,7 +1,7 @@
-"""Reads values of Avro into Arrow columns, of all lanes at once.
+"""Reads Avro values into Arrow columns, for all lanes at once.
 
-A reader exists for one type of a writer's schema and one declared type. It reads its value of
-every lane and returns a column of as many rows. What is not declared is stepped over by a walker.
+A reader is built for one type of a writer's schema and one declared type. It reads one value of
+every lane and returns a column with one row a lane. Undeclared fields are skipped by walkers.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ class Reader(Protocol):
     """Reads values of one type into a column."""
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """The value of every lane."""
+        """Read the value of every lane."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """A null, or a value that nobody can have."""
+    """A null, which takes no bytes."""
 
     kind: pa.DataType
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """The value of every lane."""
+        """Read the value of every lane."""
         return pa.nulls(len(lanes), self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A branch of a union that cannot become the declared type: who holds it is bad."""
+    """A branch of a union that cannot become the declared type: records that hold it are bad."""
 
     walker: Walker
     kind: pa.DataType
     reason: str
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """The value of every lane."""
+        """Read the value of every lane."""
         lanes.refuse(np.arange(len(lanes)), self.reason)
         self.walker.skip(lanes)
         return pa.nulls(len(lanes), self.kind)
@@ -73,7 +73,7 @@ class Ints:
     convert: FromInts
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """The value of every lane."""
+        """Read the value of every lane."""
         values = read_signed(lanes, self.what)
         if self.is_int:
             values = within(values, lanes, _INT.min, _INT.max, f"{self.what} is no 32-bit int")
@@ -87,7 +87,7 @@ class Booleans:
     what: str
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """The value of every lane."""
+        """Read the value of every lane."""
         values = lanes.body.raw[lanes.advance(1, self.what)]
         odd = values > 1
         if odd.any():
@@ -97,30 +97,30 @@ class Booleans:
 
 @dataclass(frozen=True, slots=True)
 class Floats:
-    """A float or a double: four or eight bytes, lowest first."""
+    """A float or a double: four or eight bytes, little-endian."""
 
     what: str
     size: int
     kind: pa.DataType
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """The value of every lane."""
+        """Read the value of every lane."""
         words = lanes.body.words[lanes.advance(self.size, self.what)]
         if self.size == 4:
             values = words.astype(np.uint32).view(np.float32)
         else:
             values = words.view(np.float64)
-        # A signalling NaN is a value as well.
+        # Converting a signalling NaN would warn.
         with np.errstate(invalid="ignore"):
             return pa.array(values.astype(self.kind.to_pandas_dtype(), copy=False))
 
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """String, bytes and fixed: as many bytes as a length says, or the schema.
+    """String, bytes and fixed: raw bytes, with a length before them or in the schema.
 
     Attributes:
-        size: What the schema says.
+        size: The length in the schema; None where a length stands before the bytes.
     """
 
     what: str
@@ -128,7 +128,7 @@ class Stretches:
     kind: pa.DataType
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """The value of every lane."""
+        """Read the value of every lane."""
         starts, lengths = _stretch(lanes, self.what, self.size)
         if pa.types.is_binary(self.kind):
             return bytes_column(lanes.body, starts, lengths)
@@ -137,7 +137,7 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True)
 class Decimals:
-    """A decimal, in bytes or a fixed."""
+    """A decimal, stored as bytes or fixed."""
 
     what: str
     size: int | None
@@ -145,19 +145,19 @@ class Decimals:
     kind: pa.DataType
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """The value of every lane."""
+        """Read the value of every lane."""
         starts, lengths = _stretch(lanes, self.what, self.size)
         return decimals(lanes, starts, lengths, self.scale, self.kind, self.what)
 
 
 @dataclass(frozen=True, slots=True)
 class Uuids:
-    """A UUID in 16 bytes, as text."""
+    """A UUID stored in 16 bytes, read as text."""
 
     what: str
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """The value of every lane."""
+        """Read the value of every lane."""
         starts = lanes.advance(16, self.what)
         raw = lanes.body.raw
         text = np.full((len(lanes), 36), ord("-"), np.uint8)
@@ -176,13 +176,13 @@ class Uuids:
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """An enum, as text."""
+    """An enum, read as text."""
 
     what: str
     symbols: pa.StringArray
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """The value of every lane."""
+        """Read the value of every lane."""
         places = within(
             read_signed(lanes, self.what),
             lanes,
@@ -198,8 +198,8 @@ class Struct:
     """A record.
 
     Attributes:
-        fields: In the writer's order: what to read, and as which of the declared fields; or what
-            to step over.
+        fields: In the writer's order: a reader with the number of its declared field, or a walker
+            that skips the field.
         kinds: The declared fields.
     """
 
@@ -221,7 +221,7 @@ class Struct:
         ]
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """The value of every lane."""
+        """Read the value of every lane."""
         return pa.StructArray.from_arrays(self.columns(lanes), fields=list(self.kinds))
 
 
@@ -234,7 +234,7 @@ class Choice:
     kind: pa.DataType
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """The value of every lane."""
+        """Read the value of every lane."""
         chosen = self.walker.choose(lanes)
         parts: list[tuple[pa.Array, Int64s]] = []
         for number, reader in enumerate(self.readers):
@@ -262,7 +262,7 @@ class Lists:
     kind: pa.DataType
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """The value of every lane."""
+        """Read the value of every lane."""
         counts, starts = self.walker.items(lanes)
         values = self.item.read(lanes.spread_out(counts, starts))
         return list_column(counts, values, self.kind)
@@ -270,7 +270,7 @@ class Lists:
 
 @dataclass(frozen=True, slots=True)
 class Maps:
-    """A map. Its keys are texts."""
+    """A map, whose keys are strings."""
 
     walker: Blocks
     key: Reader
@@ -278,7 +278,7 @@ class Maps:
     kind: pa.DataType
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """The value of every lane."""
+        """Read the value of every lane."""
         counts, starts = self.walker.items(lanes)
         items = lanes.spread_out(counts, starts)
         keys, values = self.key.read(items), self.value.read(items)
