@@ -67,7 +67,6 @@ class FileSource:
         """Describe the source; does no I/O.
 
         Args:
-            source_id: Its name within the pipeline.
             source_id: The source's name within the pipeline.
             root: The folder.
             columns: The columns of a record.

@@ -27,7 +27,6 @@ def gaps_of(
         gone: The vanished files.
         known: The offset up to which each file was read.
         pinned: The last plan's fingerprints.
-        pinned: What they were.
 
     Raises:
         RetentionExpired: A vanished file is not allowed.

@@ -6,7 +6,6 @@
           REPLICA IDENTITY DEFAULT) only the latter, which is enough for a sink that upserts
     m     a logical message, about no row: skipped, as are transaction markers
     t     the table was truncated: a bad record, because no rows can be retracted
-    t     the table was emptied: a bad record, because there is no such row
 
 An envelope may stand alone, or as ``payload`` beside the ``schema`` that describes it. The schema
 states the unit of a timestamp, and whether a decimal's text is a number or base64.
