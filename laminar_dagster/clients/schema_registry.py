@@ -196,7 +196,7 @@ class SchemaRegistry:
         """Check whether a subject would accept a schema. Registers nothing.
 
         Raises:
-            RefusedSchema: It would not.
+            RefusedSchema: The subject would refuse it.
             RegistryUnavailable: The registry was unavailable throughout all retries.
             AuthFailed: The registry refuses the credentials.
         """

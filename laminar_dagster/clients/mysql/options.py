@@ -32,7 +32,7 @@ class OptionReader(Protocol):
         ...
 
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
-        """One of a few words."""
+        """An option that must be one of ``choices``."""
         ...
 
     def limit(self, name: str, default: float) -> float:

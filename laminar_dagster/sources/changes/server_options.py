@@ -27,7 +27,7 @@ class ServerOptions:
         return value or default or ""
 
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
-        """One of a few words."""
+        """An option that must be one of ``choices``; its case is ignored."""
         value = self.options.get(name)
         if value is None:
             return default

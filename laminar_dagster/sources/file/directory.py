@@ -159,7 +159,7 @@ class Directory:
         Raises:
             SeekFailed: The path is not one that this source could have listed.
             FileNotFoundError: The file does not exist, or no longer.
-            SourceUnavailable, AuthFailed: It cannot be read.
+            SourceUnavailable, AuthFailed: The file cannot be read.
         """
         self._refuse_odd_path(relative)
         try:

@@ -107,7 +107,7 @@ class FileSource:
 
     @property
     def source_id(self) -> SourceId:
-        """Its name within the pipeline."""
+        """The source's name within the pipeline."""
         return self._source_id
 
     @property
@@ -117,7 +117,7 @@ class FileSource:
 
     @property
     def schema(self) -> pa.Schema:
-        """The declared columns, as the reader hands them out."""
+        """The declared columns, as the reader's chunks have them."""
         return self._schema
 
     def plan(

@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 CONNECTOR: Final = "kafka"
 
-# With this few messages or less, sizes are not sampled.
+# With this few messages, sizes need not be sampled to keep the limit.
 _FEW: Final = 100
 
 
@@ -114,7 +114,7 @@ class KafkaSource:
 
     @property
     def source_id(self) -> SourceId:
-        """Its name within the pipeline."""
+        """The source's name within the pipeline."""
         return self._source_id
 
     @property
@@ -126,7 +126,7 @@ class KafkaSource:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, as the reader hands them out."""
+        """The columns of the reader's chunks, with those that the options add."""
         return self._schema
 
     def plan(

@@ -108,7 +108,7 @@ class CapturedTables:
         """Refuse a declared PRIMARY KEY that is not unique in every table.
 
         Raises:
-            InvalidConfig: It is not, or no longer.
+            InvalidConfig: The key is not unique in a table, or no longer.
         """
         require_key(session, self.options.tables, self.options.key, self.address)
 
@@ -128,7 +128,7 @@ class CapturedTables:
             raise InvalidConfig(self.address, str(error), hint) from None
 
     def scanner(self, session: Session, facts: Facts) -> LogScanner:
-        """A scanner that plans over the log's changes to the tables."""
+        """A scanner of the log for changes to the tables."""
         options = self.options
         charsets = charsets_of(session, facts)
         return LogScanner(

@@ -30,7 +30,7 @@ def require_nothing_prepared(server: ServerLog, file: str, position: int) -> Non
     the log shows.
 
     Raises:
-        SourceUnavailable: One is prepared, or was: retry once it is committed or rolled back.
+        SourceUnavailable: A transaction is prepared, or was until now: retry once it has ended.
         AuthFailed: The account may not run XA RECOVER.
     """
     with server.session() as session:

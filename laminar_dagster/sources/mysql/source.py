@@ -91,7 +91,7 @@ class MysqlCdcSource:
 
     @property
     def source_id(self) -> SourceId:
-        """Its name within the pipeline."""
+        """The source's name within the pipeline."""
         return self._source_id
 
     @property
@@ -101,7 +101,7 @@ class MysqlCdcSource:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, as the reader hands them out."""
+        """The columns of the reader's chunks, with those that the options add."""
         return self._schema
 
     # --- snapshot ---------------------------------------------------------------------------------

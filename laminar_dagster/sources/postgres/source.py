@@ -121,7 +121,7 @@ class PostgresCdcSource:
 
     @property
     def source_id(self) -> SourceId:
-        """Its name within the pipeline."""
+        """The source's name within the pipeline."""
         return self._source_id
 
     @property
@@ -133,7 +133,7 @@ class PostgresCdcSource:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, as the reader hands them out."""
+        """The columns of the reader's chunks, with those that the options add."""
         return self._schema
 
     # --- planning -------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class PostgresCdcSource:
         """Find out whether reading can resume at a position.
 
         Raises:
-            SlotNotFound, RetentionExpired, SourceReplaced: It cannot, and why.
+            SlotNotFound, RetentionExpired, SourceReplaced: It cannot resume there; says why.
         """
         wanted = self._position((position,))
         if wanted.snapshot is not None:

@@ -101,7 +101,7 @@ class PostgresReference:
 
     @property
     def reference_id(self) -> ReferenceId:
-        """Its name within the pipeline."""
+        """The reference table's name within the pipeline."""
         return self._shape.reference_id
 
     @property
