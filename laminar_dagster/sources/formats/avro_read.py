@@ -34,7 +34,7 @@ class Reader(Protocol):
     """Reads values of one type into a column."""
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """Read the value of every lane."""
+        """The value of every lane."""
         ...
 
 
@@ -45,7 +45,7 @@ class Nothing:
     kind: pa.DataType
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """Read the value of every lane."""
+        """The value of every lane."""
         return pa.nulls(len(lanes), self.kind)
 
 
@@ -58,7 +58,7 @@ class Unreadable:
     reason: str
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """Read the value of every lane."""
+        """The value of every lane."""
         lanes.refuse(np.arange(len(lanes)), self.reason)
         self.walker.skip(lanes)
         return pa.nulls(len(lanes), self.kind)
@@ -73,7 +73,7 @@ class Ints:
     convert: FromInts
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """Read the value of every lane."""
+        """The value of every lane."""
         values = read_signed(lanes, self.what)
         if self.is_int:
             values = within(values, lanes, _INT.min, _INT.max, f"{self.what} is no 32-bit int")
@@ -87,7 +87,7 @@ class Booleans:
     what: str
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """Read the value of every lane."""
+        """The value of every lane."""
         values = lanes.body.raw[lanes.advance(1, self.what)]
         odd = values > 1
         if odd.any():
@@ -104,7 +104,7 @@ class Floats:
     kind: pa.DataType
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """Read the value of every lane."""
+        """The value of every lane."""
         words = lanes.body.words[lanes.advance(self.size, self.what)]
         if self.size == 4:
             values = words.astype(np.uint32).view(np.float32)
@@ -128,7 +128,7 @@ class Stretches:
     kind: pa.DataType
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """Read the value of every lane."""
+        """The value of every lane."""
         starts, lengths = _stretch(lanes, self.what, self.size)
         if pa.types.is_binary(self.kind):
             return bytes_column(lanes.body, starts, lengths)
@@ -145,7 +145,7 @@ class Decimals:
     kind: pa.DataType
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """Read the value of every lane."""
+        """The value of every lane."""
         starts, lengths = _stretch(lanes, self.what, self.size)
         return decimals(lanes, starts, lengths, self.scale, self.kind, self.what)
 
@@ -157,7 +157,7 @@ class Uuids:
     what: str
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """Read the value of every lane."""
+        """The value of every lane."""
         starts = lanes.advance(16, self.what)
         raw = lanes.body.raw
         text = np.full((len(lanes), 36), ord("-"), np.uint8)
@@ -182,7 +182,7 @@ class Symbols:
     symbols: pa.StringArray
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """Read the value of every lane."""
+        """The value of every lane."""
         places = within(
             read_signed(lanes, self.what),
             lanes,
@@ -221,7 +221,7 @@ class Struct:
         ]
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """Read the value of every lane."""
+        """The value of every lane."""
         return pa.StructArray.from_arrays(self.columns(lanes), fields=list(self.kinds))
 
 
@@ -234,7 +234,7 @@ class Choice:
     kind: pa.DataType
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """Read the value of every lane."""
+        """The value of every lane."""
         chosen = self.walker.choose(lanes)
         parts: list[tuple[pa.Array, Int64s]] = []
         for number, reader in enumerate(self.readers):
@@ -262,7 +262,7 @@ class Lists:
     kind: pa.DataType
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """Read the value of every lane."""
+        """The value of every lane."""
         counts, starts = self.walker.items(lanes)
         values = self.item.read(lanes.spread_out(counts, starts))
         return list_column(counts, values, self.kind)
@@ -278,7 +278,7 @@ class Maps:
     kind: pa.DataType
 
     def read(self, lanes: Lanes) -> pa.Array:
-        """Read the value of every lane."""
+        """The value of every lane."""
         counts, starts = self.walker.items(lanes)
         items = lanes.spread_out(counts, starts)
         keys, values = self.key.read(items), self.value.read(items)

@@ -49,11 +49,11 @@ class Walker(Protocol):
         ...
 
     def skip(self, lanes: Lanes) -> None:
-        """Skip the value of every lane."""
+        """Step over the value of every lane."""
         ...
 
     def skip_one(self, raw: memoryview, at: int, end: int, depth: int) -> int:
-        """Skip one value and return its end.
+        """Step over one value and say where it ends.
 
         Raises:
             ValueError: The bytes are no such value.
@@ -74,12 +74,12 @@ class Sized:
         return self.size
 
     def skip(self, lanes: Lanes) -> None:
-        """Skip the value of every lane."""
+        """Step over the value of every lane."""
         if self.size:
             lanes.advance(self.size, self.what)
 
     def skip_one(self, raw: memoryview, at: int, end: int, depth: int) -> int:
-        """Skip one value and return its end."""
+        """Step over one value and say where it ends."""
         if at + self.size > end:
             raise ValueError(CUT_OFF.format(self.what))
         return at + self.size
@@ -94,11 +94,11 @@ class Varint:
     size: None = None
 
     def skip(self, lanes: Lanes) -> None:
-        """Skip the value of every lane."""
+        """Step over the value of every lane."""
         read_signed(lanes, self.what)
 
     def skip_one(self, raw: memoryview, at: int, end: int, depth: int) -> int:
-        """Skip one value and return its end."""
+        """Step over one value and say where it ends."""
         return _one_signed(raw, at, end, self.what)[1]
 
 
@@ -111,12 +111,12 @@ class Prefixed:
     size: None = None
 
     def skip(self, lanes: Lanes) -> None:
-        """Skip the value of every lane."""
+        """Step over the value of every lane."""
         lengths = read_length(lanes, self.what, signed=True)
         lanes.at = lanes.at + lengths
 
     def skip_one(self, raw: memoryview, at: int, end: int, depth: int) -> int:
-        """Skip one value and return its end."""
+        """Step over one value and say where it ends."""
         length, at = _one_signed(raw, at, end, f"the length of {self.what}")
         if length < 0:
             raise ValueError(f"the length of {self.what} is negative")
@@ -141,12 +141,12 @@ class Fields:
         object.__setattr__(self, "size", sum(known) if len(known) == len(sizes) else None)
 
     def skip(self, lanes: Lanes) -> None:
-        """Skip the value of every lane."""
+        """Step over the value of every lane."""
         for each in self.fields:
             each.skip(lanes)
 
     def skip_one(self, raw: memoryview, at: int, end: int, depth: int) -> int:
-        """Skip one value and return its end."""
+        """Step over one value and say where it ends."""
         for each in self.fields:
             at = each.skip_one(raw, at, end, depth)
         return at
@@ -172,7 +172,7 @@ class Branches:
         return chosen
 
     def skip(self, lanes: Lanes) -> None:
-        """Skip the value of every lane."""
+        """Step over the value of every lane."""
         chosen = self.choose(lanes)
         for number, branch in enumerate(self.branches):
             if branch.size != 0:
@@ -183,7 +183,7 @@ class Branches:
                     lanes.put_back(places, part)
 
     def skip_one(self, raw: memoryview, at: int, end: int, depth: int) -> int:
-        """Skip one value and return its end."""
+        """Step over one value and say where it ends."""
         chosen, at = _one_signed(raw, at, end, f"the branch of {self.what}")
         if not 0 <= chosen < len(self.branches):
             raise ValueError(f"{self.what} has no such branch")
@@ -201,7 +201,7 @@ class Named:
     size: None = None
 
     def skip(self, lanes: Lanes) -> None:
-        """Skip the value of every lane."""
+        """Step over the value of every lane."""
         if lanes.depth >= MAX_DEPTH:
             lanes.lose(np.arange(len(lanes)), _TOO_DEEP.format(self.what))
             return
@@ -210,7 +210,7 @@ class Named:
         lanes.depth -= 1
 
     def skip_one(self, raw: memoryview, at: int, end: int, depth: int) -> int:
-        """Skip one value and return its end."""
+        """Step over one value and say where it ends."""
         if depth >= MAX_DEPTH:
             raise ValueError(_TOO_DEEP.format(self.what))
         return self.find().skip_one(raw, at, end, depth + 1)
@@ -226,11 +226,11 @@ class Blocks:
     size: None = None
 
     def skip(self, lanes: Lanes) -> None:
-        """Skip the value of every lane."""
+        """Step over the value of every lane."""
         self.items(lanes)
 
     def skip_one(self, raw: memoryview, at: int, end: int, depth: int) -> int:
-        """Skip one value and return its end."""
+        """Step over one value and say where it ends."""
         return self._blocks_of_one(raw, at, end, depth, [], 0)
 
     def items(self, lanes: Lanes) -> tuple[Int64s, Int64s]:

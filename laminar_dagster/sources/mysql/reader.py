@@ -1,4 +1,4 @@
-"""Reads ranges on executors: rows of a snapshot, or changes from the log."""
+"""Reads ranges on executors: rows of a snapshot, or changes of the log."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def rows_begin(event: RowsEvent, table: LoggedTable) -> int:
 
 
 def walk(events: Sequence[RowsEvent], table: LoggedTable, wanted: Sequence[int]) -> Images:
-    """Locate the rows of some events, and in them the values of some columns.
+    """Find the rows of some events, and in them the values of some columns.
 
     Args:
         events: In the order of the log.

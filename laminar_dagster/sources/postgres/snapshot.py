@@ -53,7 +53,7 @@ class SnapshotTaker:
     keeper: SnapshotKeeper
 
     def take(self, number: int, where: str, *, is_anew: bool) -> None:
-        """Take a snapshot, unless another process already has.
+        """Take a snapshot, unless another process has.
 
         Args:
             number: The number of the snapshot.

@@ -333,7 +333,7 @@ class PostgresCdcSource:
     # --- after an epoch -------------------------------------------------------------------------
 
     def acknowledge(self, positions: tuple[SourcePosition, ...]) -> None:
-        """Let the server remove the log that no epoch needs any more, except for ``retain.wal``.
+        """Let the server remove the log that no epoch needs any more, but for ``retain.wal``.
 
         Raises:
             AcknowledgeFailed: The slot was not advanced.
