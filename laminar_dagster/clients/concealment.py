@@ -1,4 +1,4 @@
-"""Secrets, kept out of what is quoted by others."""
+"""Removes secrets from texts of other programs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _SHORTEST_SECRET: Final = 6
 
 
 def conceal(text: str, secrets: Iterable[str | None], public: str) -> str:
-    """A text without the secrets.
+    """A text with the secrets replaced.
 
     Args:
-        text: Such as a server's message, which may quote anything.
+        text: For example a server's message, which may quote anything.
         secrets: Passwords; None for one that is not set.
-        public: What is known anyway. A password that is also the user's name says nothing.
+        public: Texts that are no secret. A password found in them is not replaced.
     """
     for secret in secrets:
         if secret and len(secret) >= _SHORTEST_SECRET and secret not in public:

@@ -1,8 +1,8 @@
-"""What an error of the client of Delta Lake means.
+"""Classifies errors of the Delta Lake client.
 
-Its kinds tell little: one kind stands for a store that is away, for a table that no client can
-open, and for a bug. So its text is read as well, which names the system's error or the answer of
-an object store.
+The types of its errors tell little: one type stands for an unavailable store, for a table that no
+client can open, and for a bug. So the text is searched as well, for the system's error or the
+status of an object store.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _BACKTRACE: Final = "\n   0:"
 class Meaning(Enum):
     """What to do about an error."""
 
-    # The same call may succeed later.
+    # Transient: the same call may succeed later.
     PASSING = auto()
-    # Nothing will change before somebody changes the credentials or the rights.
+    # Permanent until somebody changes the credentials or the rights.
     REFUSED = auto()
-    # Nothing will change before somebody changes something else.
+    # Permanent until somebody changes something else.
     LASTING = auto()
 
 
 def meaning_of(error: Exception) -> Meaning:
-    """What an error means for the one who asked."""
+    """Classify an error."""
     text = readable(str(error))
     if found := _STATUS.search(text):
         status = int(found[1])
@@ -50,8 +50,8 @@ def meaning_of(error: Exception) -> Meaning:
 
 
 def readable(text: str) -> str:
-    """What the client says, in one line, without colours and a backtrace.
+    """The client's text in one line, without colours and backtrace.
 
-    Secrets are to be taken out before: one with a line break in it could not be found any more.
+    Conceal secrets before: one that contains a line break could not be found afterwards.
     """
     return " ".join(_COLOUR.sub("", text.split(_BACKTRACE)[0]).replace("↳", " ").split())

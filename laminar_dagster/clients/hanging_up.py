@@ -1,4 +1,4 @@
-"""An end to what a server keeps us waiting for, in whatever small pieces it answers."""
+"""A deadline for a whole exchange with a server, however slowly it answers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def hung_up_after(descriptor: int, seconds: float) -> Iterator[threading.Event]:
-    """Break a connection off if what is done inside takes too long.
+    """Shut the connection down if the block takes too long.
 
-    A time-out of a socket begins anew with every byte, so a server that sends one now and then
-    would be waited for without end.
+    A socket's timeout starts anew with every byte, so a server that sends one now and then would
+    be waited for without end.
 
     Args:
-        descriptor: Of the connection's socket.
-        seconds: How long all of it may take.
+        descriptor: The descriptor of the connection's socket.
+        seconds: How long the whole block may take.
 
     Yields:
-        What is set when it did: an answer that was cut off may look like one that has ended.
+        An event, set at the deadline: check it, since a cut-off answer may look complete.
     """
     over = threading.Event()
-    # A descriptor of its own: the connection's may be closed, and its number another file's.
+    # Duplicated: the connection may close its descriptor, whose number another file may then get.
     with socket.socket(fileno=os.dup(descriptor)) as line:
         watch = threading.Timer(seconds, _hang_up, (line, over))
         watch.daemon = True
@@ -38,6 +38,6 @@ def hung_up_after(descriptor: int, seconds: float) -> Iterator[threading.Event]:
 
 def _hang_up(line: socket.socket, over: threading.Event) -> None:
     over.set()
-    # The other side may have been faster.
+    # The other side may have closed the connection already.
     with suppress(OSError):
         line.shutdown(socket.SHUT_RDWR)

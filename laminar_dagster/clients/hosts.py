@@ -1,4 +1,4 @@
-"""Where a server is."""
+"""Compares and classifies the hosts of servers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _LOOPBACK: Final = "localhost"
 
 
 def is_loopback(hosts: str) -> bool:
-    """Whether every host, of those with commas between them, is this machine or a socket on it."""
+    """Whether all of several hosts, separated by commas, are this machine or a socket on it."""
     return all(_is_here(host.strip()) for host in hosts.split(","))
 
 
 def same_spelling(host: str, port: str | int) -> str:
-    """A server as ``host:port``, the same for every way to write it; a socket as its path."""
+    """A canonical ``host:port`` for all spellings of a server; for a socket, its path."""
     host = host.strip()
     if host.startswith(("/", "@")):
         return f"{host.rstrip('/')}:{port}"

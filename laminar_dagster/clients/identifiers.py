@@ -1,4 +1,4 @@
-"""Names that a database can hold, whichever it is."""
+"""Names that every database can store."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import Final
 
 from laminar_dagster.core.errors import InvalidName
 
-# Of a hash, so many digits: two names out of a million agree in none.
+# The digits kept of a hash: enough that among a million names no two collide.
 _DIGITS: Final = 16
 
 
 def session_name(name: str, longest: int) -> str:
-    """What a session is called, whole and told apart from every other by all of its characters.
+    """A session's name that fits the server's limit, and is unique to ``name``.
 
-    A server cuts longer names off, and writes others than those of ASCII as question marks: two
-    would be one, and who ends the sessions of one would end those of the other.
+    A server cuts longer names off, and replaces non-ASCII characters by question marks: then two
+    names could become one, and terminating the sessions of one would terminate the other's.
 
     Args:
-        name: Whose session it is.
+        name: The full name.
         longest: How many bytes the server keeps.
     """
     kept = "".join(each if " " <= each <= "}" else "?" for each in name)
     if kept == name and len(name) <= longest:
         return name
-    # No name holds a tilde, so none is called what another one is shortened to.
+    # Unshortened names contain no tilde, so none equals a shortened one.
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGITS]
     return f"{kept[: longest - _DIGITS - 1]}~{digest}"
 
 
 def require_identifier(name: str, *, longest: int | None = None) -> str:
-    """A name that can stand in SQL, quoted, and comes back as it is.
+    """Check that a name can be used as a quoted SQL identifier, unchanged, and return it.
 
     Args:
-        name: Of a table, a column or a schema.
-        longest: How many bytes the database keeps of it.
+        name: The name of a table, a column or a schema.
+        longest: How many bytes of it the database keeps.
 
     Raises:
-        InvalidName: It cannot.
+        InvalidName: The name cannot be used.
     """
     problem = ""
     if not name:

@@ -1,7 +1,7 @@
-"""Asks a schema registry that speaks Confluent's protocol, such as Karapace or Apicurio.
+"""Client of a schema registry with Confluent's protocol, such as Karapace or Apicurio.
 
-What an id stands for never changes, so it is asked for once. Of the protocol a few requests are
-needed, which is why there is no client library: those bring a web framework to every executor.
+The schema of an id never changes, so it is requested once. Only a few requests of the protocol are
+needed, so no client library is used: those bring a web framework to every executor.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SCHEMA_NOT_FOUND: Final = 40403
 _NOT_FOUND: Final = frozenset({_SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND})
 _LARGEST_ID: Final = 2**31 - 1
 _MAX_REFERENCES: Final = 256
-# A registry keeps schemas in messages of Kafka, which are smaller by far.
+# Registries store schemas in Kafka messages, which are far smaller.
 _LARGEST_ANSWER: Final = 8 * 2**20
 _INCOMPATIBLE: Final = 409
 _INVALID: Final = 422
@@ -47,15 +47,15 @@ class UnknownSchema(ValueError):
 
 
 class RefusedSchema(ValueError):
-    """The registry does not take a schema: it is not valid, or not compatible with the last one."""
+    """The registry refuses a schema: it is invalid, or not compatible with the latest one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A schema that another one needs.
+    """A reference of one schema to another.
 
     Attributes:
-        name: What the other one calls it: of Avro a type, of Protobuf the path of an import.
+        name: The name in the referring schema: in Avro a type, in Protobuf the path of an import.
     """
 
     name: str
@@ -64,11 +64,11 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema as the registry holds it.
+    """A schema in the registry.
 
     Attributes:
         kind: ``AVRO``, ``PROTOBUF`` or ``JSON``.
-        text: JSON of Avro, or the text of a ``.proto`` file.
+        text: The JSON of an Avro or JSON schema, or the text of a ``.proto`` file.
         schema_id: Its id.
     """
 
@@ -78,7 +78,7 @@ class RegisteredSchema:
     schema_id: int = 0
 
     def in_order(self) -> list[Reference]:
-        """All that it needs, each after what that one needs itself, and each once."""
+        """All schemas that it refers to, directly or not, each once and after those it needs."""
         found: dict[str, Reference] = {}
         _collect(self, found)
         return list(found.values())
@@ -86,7 +86,7 @@ class RegisteredSchema:
 
 def _collect(schema: RegisteredSchema, found: dict[str, Reference]) -> None:
     for each in schema.references:
-        # Once is enough: where schemas share what they need, each level doubles the ways down.
+        # Visit each once: with shared references, the number of paths doubles at each level.
         if each.name not in found:
             _collect(each.schema, found)
             found.setdefault(each.name, each)
@@ -94,13 +94,13 @@ def _collect(schema: RegisteredSchema, found: dict[str, Reference]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long to bear with a registry that is away.
+    """How long to retry while a registry is unavailable.
 
     Attributes:
         first_pause: Before the second try, in seconds; the pause doubles, up to ``longest_pause``.
-        patience: After so many seconds in all, no further try is made.
+        patience: After this many seconds in total, no further try is made.
         timeout: How long one try may take, from the first byte to the last.
-        whole: How long a schema may take with all that it needs.
+        whole: How long a schema may take with all that it refers to.
     """
 
     first_pause: float = 0.1
@@ -112,10 +112,10 @@ class RetryPolicy:
 
 @dataclass
 class SchemaRegistry:
-    """A registry. It pickles, and then asks again: what it knows stays where it is.
+    """A registry and a cache of its schemas. The cache is not pickled.
 
     Attributes:
-        url: Where it is. A user and a password within it are used, and never shown.
+        url: Its address. A user and a password within it are used, and never shown.
         ca_file: Certificates to trust instead of the system's.
     """
 
@@ -127,11 +127,11 @@ class SchemaRegistry:
     _schemas: dict[int, RegisteredSchema] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Take the credentials out of the address."""
+        """Move the credentials out of the address."""
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidConfig("schema registry", "its url is none of http or https")
-        # As it was written, a port or the brackets of an IPv6 address included.
+        # Kept as written, including a port or the brackets of an IPv6 address.
         place = parts.netloc.rpartition("@")[2]
         self.user = self.user or unquote(parts.username or "")
         self.password = self.password or unquote(parts.password or "")
@@ -139,12 +139,12 @@ class SchemaRegistry:
         self._forget()
 
     def schema(self, schema_id: int) -> RegisteredSchema:
-        """What an id stands for.
+        """The schema of an id.
 
         Raises:
-            UnknownSchema: The registry does not have it.
-            RegistryUnavailable: The registry was away all the time.
-            AuthFailed: It refuses the credentials.
+            UnknownSchema: The registry does not know the id.
+            RegistryUnavailable: The registry was unavailable throughout all retries.
+            AuthFailed: The registry refuses the credentials.
         """
         known = self._schemas.get(schema_id)
         if known is None:
@@ -157,54 +157,54 @@ class SchemaRegistry:
         return known
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """The newest schema of a subject; asked for each time.
+        """The newest schema of a subject; not cached.
 
         Raises:
             UnknownSchema: There is no such subject.
-            RegistryUnavailable: The registry was away all the time.
-            AuthFailed: It refuses the credentials.
+            RegistryUnavailable: The registry was unavailable throughout all retries.
+            AuthFailed: The registry refuses the credentials.
         """
         resolving = self._resolving()
         return resolving.resolved(resolving.version(subject, "latest"), ())
 
     def register(self, subject: str, kind: str, text: str) -> int:
-        """Give a subject a schema, and get its id. One that it has already keeps its id.
+        """Register a schema under a subject, and return its id. Idempotent.
 
         Raises:
-            RefusedSchema: It is not valid, or not compatible with the one before.
-            RegistryUnavailable: The registry was away all the time.
-            AuthFailed: It refuses the credentials.
+            RefusedSchema: It is invalid, or not compatible with the latest one.
+            RegistryUnavailable: The registry was unavailable throughout all retries.
+            AuthFailed: The registry refuses the credentials.
         """
         path = f"/subjects/{quote(subject, safe='')}/versions"
         answer = self._ask(path, f"subject {subject} is not in the registry", "id", (kind, text))
         return int(answer["id"])
 
     def find(self, subject: str, kind: str, text: str) -> int:
-        """The id of a schema that a subject has.
+        """The id of a schema that is registered under a subject.
 
         Raises:
-            UnknownSchema: It does not have it.
-            RefusedSchema: It is not valid.
-            RegistryUnavailable: The registry was away all the time.
-            AuthFailed: It refuses the credentials.
+            UnknownSchema: It is not registered there.
+            RefusedSchema: It is invalid.
+            RegistryUnavailable: The registry was unavailable throughout all retries.
+            AuthFailed: The registry refuses the credentials.
         """
         path = f"/subjects/{quote(subject, safe='')}"
         missing = f"subject {subject} does not have this schema"
         return int(self._ask(path, missing, "id", (kind, text))["id"])
 
     def check(self, subject: str, kind: str, text: str) -> None:
-        """Find out whether a subject would take a schema. Registers nothing.
+        """Check whether a subject would accept a schema. Registers nothing.
 
         Raises:
-            RefusedSchema: It would not.
-            RegistryUnavailable: The registry was away all the time.
-            AuthFailed: It refuses the credentials.
+            RefusedSchema: The subject would refuse it.
+            RegistryUnavailable: The registry was unavailable throughout all retries.
+            AuthFailed: The registry refuses the credentials.
         """
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest"
         try:
             answer = self._ask(path, "", "is_compatible", (kind, text))
         except UnknownSchema:
-            # The first one of a subject has nothing to be compatible with.
+            # The first schema of a subject is compatible: there is none before it.
             return
         if answer["is_compatible"] is not True:
             raise RefusedSchema(f"subject {subject}: it is not compatible with the latest one")
@@ -230,14 +230,14 @@ class SchemaRegistry:
         schema: tuple[str, str] | None = None,
         until: float = math.inf,
     ) -> dict[str, Any]:
-        """Ask until there is an answer that has a member.
+        """Send a request, with retries, until the answer has a member.
 
         Args:
-            path: What about.
-            if_missing: Told when there is no such thing.
-            member: What the answer must hold.
-            schema: The kind and the text of a schema to send; None asks without one.
-            until: When to give up in any case.
+            path: The path of the request.
+            if_missing: The error's text if the registry has no such thing.
+            member: The member that the answer must have.
+            schema: The kind and the text of a schema to send; None sends none.
+            until: The deadline, besides ``patience``.
         """
         deadline = min(until, time.monotonic() + self.retry.patience)
         pause = self.retry.first_pause
@@ -254,7 +254,7 @@ class SchemaRegistry:
             if status and status not in PASSING_STATUS:
                 problem = f"it answered {status} to {path}; is this a schema registry's address?"
                 raise InvalidConfig(f"schema registry {self.url}", problem)
-            # Spread, so that not all executors come back at the same moment.
+            # Jittered, so that not all executors retry at the same moment.
             wait = pause * random.uniform(0.5, 1.0)
             if time.monotonic() + wait >= deadline:
                 raise RegistryUnavailable(self.url, reason)
@@ -264,7 +264,7 @@ class SchemaRegistry:
     def _try(
         self, path: str, schema: tuple[str, str] | None, deadline: float
     ) -> tuple[int, bytes, str]:
-        """The status, which is 0 without an answer, the body, and what went wrong."""
+        """Send a request once; return status (0 without an answer), body, and what went wrong."""
         import ssl
 
         import urllib3
@@ -300,11 +300,11 @@ class SchemaRegistry:
     def _exchange(
         self, method: str, path: str, headers: dict[str, str], body: bytes | None, timeout: float
     ) -> tuple[int, bytes]:
-        """The status and the body, of which no more is read than may be and one byte."""
+        """Exchange one request; return the status and at most one byte more than is allowed."""
         begun = time.monotonic()
         with closing(self._connection(timeout)) as connection:
             connection.connect()
-            # One that has closed at once has no socket any more.
+            # A connection that was closed at once has no socket any more.
             line = connection.sock.fileno() if connection.sock else -1
             left = max(0.0, timeout - (time.monotonic() - begun))
             with hung_up_after(line, left) as over:
@@ -326,7 +326,7 @@ class SchemaRegistry:
             return answer.status, data
 
     def _connection(self, timeout: float) -> urllib3.connection.HTTPConnection:
-        """One for each request: there are few, and a pool has no deadline."""
+        """A new connection for each request: there are few, and a pool has no deadline."""
         from urllib3.connection import HTTPConnection, HTTPSConnection
 
         parts = urlsplit(self.url)
@@ -354,17 +354,17 @@ class SchemaRegistry:
         self._schemas = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what it knows."""
+        """Leave the cache out of a pickle."""
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Begin anew."""
+        """Start with an empty cache."""
         self.__dict__.update(state)
         self._forget()
 
 
 class _Resolving:
-    """Finds what one schema needs, each once."""
+    """Resolves the references of one schema, each once."""
 
     def __init__(self, url: str, version: Callable[[str, str], dict[str, Any]]) -> None:
         self._url = url
@@ -374,14 +374,14 @@ class _Resolving:
     def resolved(
         self, answer: Mapping[str, Any], above: tuple[tuple[str, str], ...]
     ) -> RegisteredSchema:
-        """A schema with all that it needs.
+        """A schema with all that it refers to.
 
         Args:
-            answer: What the registry says of it.
-            above: What needs it, from the outermost on.
+            answer: The registry's answer for the schema.
+            above: The schemas that refer to it, the outermost first.
 
         Raises:
-            UnknownSchema: It needs itself, or too much.
+            UnknownSchema: It refers to itself, or to too many schemas.
         """
         references = []
         for name, subject, version in self._references(answer):
@@ -399,7 +399,7 @@ class _Resolving:
         )
 
     def _references(self, answer: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-        """What it needs: the name by which it does, and the subject and version."""
+        """The references of a schema: name, subject and version."""
         try:
             for each in answer.get("references") or ():
                 yield str(each["name"]), str(each["subject"]), str(each["version"])
@@ -442,6 +442,6 @@ def _is_passing(error: Exception) -> bool:
 
 
 def _plain(error: Exception) -> str:
-    """What went wrong, without the object that the library prints before it."""
+    """The text of an error, without the object that the library prints before it."""
     text = str(error)
     return text.rpartition(": ")[2] if ">: " in text or "): " in text else text

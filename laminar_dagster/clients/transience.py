@@ -1,7 +1,7 @@
-"""What may pass by itself, of what operating systems and HTTP servers say.
+"""Which errors of operating systems and HTTP servers are transient.
 
-A list, and no more: an error that is not in it does not heal by being tried again, and who is told
-to try again for ever never learns what to mend.
+An allow-list: any other error is not healed by a retry, and retrying it for ever would hide from
+the user what to mend.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 PASSING_ERRNO: Final = frozenset(
     {
-        # Something is used up, for now.
+        # A resource is used up, for now.
         errno.EAGAIN,
         errno.EBUSY,
         errno.EDQUOT,
@@ -26,7 +26,7 @@ PASSING_ERRNO: Final = frozenset(
         errno.ENOMEM,
         errno.ENOSPC,
         errno.EINTR,
-        # A disk, or what it hangs on. What is not there may be a disk that is not mounted.
+        # Disks and their connections. A missing file or device may be a disk that is not mounted.
         errno.EIO,
         errno.ENODEV,
         errno.ENOENT,
@@ -34,7 +34,7 @@ PASSING_ERRNO: Final = frozenset(
         errno.ESTALE,
         errno.EREMOTEIO,
         errno.ETXTBSY,
-        # The network, or who is behind it.
+        # The network, or the host behind it.
         errno.ECONNABORTED,
         errno.ECONNREFUSED,
         errno.ECONNRESET,
@@ -52,8 +52,8 @@ PASSING_ERRNO: Final = frozenset(
 FORBIDDEN_ERRNO: Final = frozenset({errno.EACCES, errno.EPERM})
 PASSING_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
-# The same where a client passes on nothing but a text. Not of a file: what a client cannot find is
-# its own to tell.
+# The same for clients that pass on nothing but a text. Without ENOENT: a missing file is reported
+# by such a client for its own files.
 PASSING_TEXT: Final = re.compile(
     "|".join(re.escape(os.strerror(code)) for code in sorted(PASSING_ERRNO - {errno.ENOENT}))
     + r"|timed out|timeout|name or service not known|name resolution"
@@ -63,7 +63,7 @@ PASSING_TEXT: Final = re.compile(
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether the same call may succeed later, without anybody changing anything."""
+    """Whether the error is transient: the same call may succeed later."""
     if isinstance(error, socket.gaierror):
         return True
     if error.errno is None:
@@ -72,10 +72,10 @@ def is_passing(error: OSError) -> bool:
 
 
 def is_forbidden(error: OSError) -> bool:
-    """Whether it is about the rights of this account."""
+    """Whether the account lacks a right."""
     return error.errno in FORBIDDEN_ERRNO
 
 
 def shown(error: BaseException) -> str:
-    """An exception that nobody knows: its kind, which may be all that it says, and its text."""
+    """The text of an unknown exception, after its type, which may be all that it says."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,1 +1,1 @@
-"""Where records come from: one adapter a file."""
+"""Adapters of the systems that records are read from, and the formats they share."""

@@ -1,4 +1,4 @@
-"""What a reader hands out: the rows of a piece of a split, and what could not be read of it."""
+"""What a reader returns: the rows of one piece of a split, and its undecodable records."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ NO_COST: Final = ReadingCost()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedChunk(DecodedChunk):
-    """A chunk whose rows know where they stand. Nothing of it is lost or made up.
+    """A chunk whose rows carry their positions. Its counts must add up: no record is lost.
 
     Attributes:
-        positions: Where each row stands in its partition, ascending: of a text file the byte at
-            which the record begins, of a Parquet file the ordinal of the row, of Kafka the offset.
+        positions: The position of each row in its partition, ascending: in a text file the byte at
+            which the record begins, in a Parquet file the ordinal of the row, in Kafka the offset.
     """
 
     positions: pa.Int64Array
@@ -47,7 +47,7 @@ class PlacedChunk(DecodedChunk):
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that could not be decoded. Of one that is too long, only the beginning is kept."""
+    """A record that could not be decoded; only the beginning is kept of one that is too long."""
 
     position: int
     raw: bytes
@@ -69,21 +69,21 @@ def chunk_of(
     cost: ReadingCost = NO_COST,
     bad_at: Callable[[Mapping[int, str]], list[BadRecord]] | None = None,
 ) -> PlacedChunk:
-    """Put together what was found in a piece of a partition.
+    """Build the chunk of one piece of a partition.
 
     Args:
-        partition: Where bad records are from: of a file, its path.
-        rows: The good ones.
-        positions: Of the rows.
-        bad: The others, in order.
-        size_bytes: Of all.
-        records: How many there were; by default each row and each bad record is one.
-        added: See ``DecodedChunk``, as for the rest.
-        skipped: As there.
-        schema_ids: As there.
-        cost: As there.
-        bad_at: The records at some positions, each with what is wrong with it; None where a row
-            cannot be set aside: see ``DecodedChunk``.
+        partition: The partition, which bad records name: for files, the path.
+        rows: The decoded rows.
+        positions: The position of each row.
+        bad: The records that could not be decoded, in order.
+        size_bytes: The size of all records.
+        records: How many records there were; by default each row and each bad record is one.
+        added: See ``DecodedChunk``.
+        skipped: See ``DecodedChunk``.
+        schema_ids: See ``DecodedChunk``.
+        cost: See ``DecodedChunk``.
+        bad_at: Turns positions with reasons into bad records; None where a row cannot be set
+            aside: see ``DecodedChunk``.
     """
 
     def set_aside(reasons: Mapping[int, str]) -> pa.RecordBatch:

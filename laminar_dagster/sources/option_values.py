@@ -1,4 +1,4 @@
-"""Reads the options of a ``WITH``: each has a name, an attribute and a way to read its text."""
+"""Reads the options of a ``WITH``: each has a name, an attribute and a parser of its text."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from laminar_dagster.core.errors import InvalidConfig
 
 _ValueT = TypeVar("_ValueT")
 
-# The attribute that an option sets, and how its text is read; raises ``ValueError``.
+# By option name: the attribute that it sets, and its parser, which raises ``ValueError``.
 Known = Mapping[str, tuple[str, Callable[[str], Any]]]
 
 
 @dataclass
 class Mistakes:
-    """What is wrong with the options of one source, each with what to do about it."""
+    """The mistakes in the options of one source, each with a remedy."""
 
     where: str
     found: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, problem: str, hint: str = "") -> None:
-        """Note a mistake."""
+        """Add a mistake."""
         self.found.append((problem, hint))
 
     def raise_if_any(self) -> None:
-        """Refuse the options.
+        """Refuse the options if there are mistakes.
 
         Raises:
             InvalidConfig: Lists every mistake.
@@ -45,13 +45,13 @@ class Mistakes:
 def read_values(
     options: Mapping[str, str], known: Known, mistakes: Mistakes, elsewhere: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The values of the options by attribute; notes unknown options and odd values.
+    """The parsed options by attribute; collects unknown options and invalid values.
 
     Args:
-        options: As they stand in the ``WITH``.
-        known: Those that there are.
-        mistakes: Where to note them.
-        elsewhere: Options that somebody else reads.
+        options: All options of the ``WITH``.
+        known: The options to read.
+        mistakes: Collects the mistakes.
+        elsewhere: Options that are read elsewhere.
     """
     values: dict[str, Any] = {}
     for name, text in options.items():
@@ -75,7 +75,7 @@ def _nearest(name: str, names: Iterable[str]) -> str:
 
 
 def one_of(choices: Any) -> Callable[[str], str]:
-    """One of the texts of a ``Literal``."""
+    """A parser of one of the texts of a ``Literal``."""
     allowed = get_args(choices)
 
     def read(text: str) -> str:
@@ -131,24 +131,24 @@ def duration(text: str) -> timedelta:
 
 
 def or_never(read: Callable[[str], _ValueT], never: str) -> Callable[[str], _ValueT | None]:
-    """The same, or a word that stands for none."""
+    """A parser that also accepts a word for None."""
     return lambda text: None if text == never else read(text)
 
 
 def delimiter(text: str) -> str:
-    r"""A character; ``\t`` is the tabulator."""
+    r"""A character; ``\t`` is the tab."""
     return "\t" if text == r"\t" else text
 
 
 def problem_with_delimiter(text: str) -> str:
-    """Why a character cannot stand between the fields of CSV; empty if it can."""
+    """Why a character cannot separate the fields of CSV; empty if it can."""
     if len(text) != 1 or not (text == "\t" or " " <= text <= "~"):
         return "must be one ASCII character"
     return "must not be the quote" if text == '"' else ""
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names with commas between them, each once."""
+    """Names separated by commas, each only once."""
     found = tuple(part.strip() for part in text.split(","))
     if not all(found):
         raise ValueError(f"must be names with commas between them, not {text!r}")

@@ -1,1 +1,1 @@
-"""A Kafka cluster, for whoever reads from it or writes to it."""
+"""Clients of a Kafka cluster, shared by sources and sinks."""

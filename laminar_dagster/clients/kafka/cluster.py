@@ -1,7 +1,7 @@
-"""Questions to a Kafka cluster: which topics there are, what they hold, where a group stands.
+"""Queries a Kafka cluster: its topics, their offsets, and the offsets of groups.
 
-A server that does not answer is asked again, after 100 ms at first and 30 s at most, until the
-patience for it is used up. One that refuses the credentials is not asked twice.
+A request that gets no answer is retried, after 100 ms at first and up to 30 s, until ``patience``
+is used up. Refused credentials are not retried.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KeyT = TypeVar("_KeyT")
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 30.0
 
-# How long one request may take, the last one too, and how often to look whether it failed for good.
+# The longest and shortest timeout of a request, and how often to look for a refusal meanwhile.
 _REQUEST_SECONDS: Final = 10.0
 _LEAST_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 0.05
@@ -59,7 +59,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """What a partition holds: the offsets [earliest, end)."""
+    """The offsets that a partition holds: [earliest, end)."""
 
     earliest: int
     end: int
@@ -67,12 +67,12 @@ class Edges:
 
 @dataclass
 class Cluster:
-    """A connection for questions, made with the first one.
+    """An admin connection to a cluster, opened with the first query.
 
     Attributes:
-        asker: Who asks, for errors.
-        settings: Of librdkafka.
-        patience: How long to try, in seconds.
+        asker: The source or sink, for errors.
+        settings: librdkafka's settings.
+        patience: How long to retry, in seconds.
     """
 
     asker: Asker
@@ -83,7 +83,7 @@ class Cluster:
     _trouble: str = field(init=False, default="")
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the connection."""
+        """Leave the connection out of a pickle."""
         return {**self.__dict__, "_admin": None, "_refusal": None, "_trouble": ""}
 
     def describe(self) -> tuple[str, int]:
@@ -109,7 +109,7 @@ class Cluster:
         raise self._away("list the topics")
 
     def topics(self, names: Sequence[str]) -> dict[str, Topic]:
-        """Those of the topics that there are."""
+        """Describe those of the topics that exist."""
         found = self._ask(
             "describe the topics",
             lambda admin, limit: admin.describe_topics(TopicCollection(list(names)), **limit),
@@ -121,7 +121,7 @@ class Cluster:
         }
 
     def leaders(self, name: str) -> dict[int, str]:
-        """Who leads each partition of a topic; nothing if there is no such topic."""
+        """The leader of each partition of a topic; empty if there is no such topic."""
         found = self._ask(
             f"describe topic {name}",
             lambda admin, limit: admin.describe_topics(TopicCollection([name]), **limit),
@@ -142,17 +142,17 @@ class Cluster:
         config: Mapping[str, str] = MappingProxyType({}),
         only_ask: bool = False,
     ) -> str:
-        """Make a topic; one that is there already is left as it is.
+        """Create a topic; an existing one is left as it is.
 
         Args:
-            name: Of the topic.
-            partitions: How many; -1 leaves it to the cluster.
-            replication: How many copies of each; -1 leaves it to the cluster.
-            config: What is to hold for it.
-            only_ask: Whether to ask the cluster if it would, and make nothing.
+            name: The topic's name.
+            partitions: How many; -1 for the cluster's default.
+            replication: How many replicas of each; -1 for the cluster's default.
+            config: The topic's configuration.
+            only_ask: Whether only to validate the request, without creating anything.
 
         Returns:
-            Why the cluster does not make such a topic; empty if it does.
+            Why the cluster refuses to create the topic; empty if it does not.
         """
         wanted = NewTopic(name, partitions, replication_factor=replication, config=dict(config))
         told: dict[str, KafkaError] = {}
@@ -168,7 +168,7 @@ class Cluster:
         return f"{error.str()} ({error.name()})"
 
     def config_of(self, name: str) -> dict[str, str]:
-        """What holds for a topic; empty if this user may not know."""
+        """The configuration of a topic; empty if this user may not read it."""
         wanted = ConfigResource(ConfigResource.Type.TOPIC, name)
         found = self._ask(
             f"ask how topic {name} is set up",
@@ -189,22 +189,22 @@ class Cluster:
         }
 
     def edges(self, lanes: Sequence[Lane], *, committed: bool = True) -> dict[Lane, Edges]:
-        """What partitions hold now.
+        """The offsets that partitions hold now.
 
         Args:
-            lanes: Which.
-            committed: Whether they end at the first transaction that is still open.
+            lanes: The partitions.
+            committed: Whether to end at the last stable offset, before open transactions.
         """
         if not lanes:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         earliest = self._offsets(lanes, OffsetSpec.earliest(), level)  # type: ignore[no-untyped-call]
-        # Asked for last: a partition never holds less than what was seen here.
+        # Queried last, so that the end is never before an earliest offset seen above.
         ends = self._offsets(lanes, OffsetSpec.latest(), level)  # type: ignore[no-untyped-call]
         return {lane: Edges(min(earliest[lane], ends[lane]), ends[lane]) for lane in lanes}
 
     def group_offsets(self, group: str, lanes: Sequence[Lane]) -> dict[Lane, int]:
-        """Where a group stands, in the partitions of which it holds an offset."""
+        """A group's committed offsets, where it has any."""
         wanted = [TopicPartition(*lane) for lane in lanes]
         found = self._ask_as_member(
             group,
@@ -214,7 +214,7 @@ class Cluster:
         return {(part.topic, part.partition): part.offset for part in found if part.offset >= 0}
 
     def commit(self, group: str, offsets: Mapping[Lane, int]) -> None:
-        """Write down where a group stands."""
+        """Commit a group's offsets."""
         parts = [TopicPartition(*lane, offset) for lane, offset in sorted(offsets.items())]
         self._ask_as_member(
             group,
@@ -228,13 +228,13 @@ class Cluster:
         what: str,
         request: Callable[[Consumer, float], Sequence[TopicPartition]],
     ) -> Sequence[TopicPartition]:
-        """Ask a group's coordinator, as a member would that never joins.
+        """Query a group's coordinator with a consumer that never joins the group.
 
-        The admin client has such questions too. But when the connection to the coordinator breaks
-        under one of them, librdkafka uses what it has freed, and ends the process.
+        The admin client has such queries too. But if the connection to the coordinator breaks
+        during one, librdkafka uses memory after freeing it, and crashes the process.
 
         Raises:
-            SourceUnavailable, SinkUnavailable: There is no answer, for all our patience.
+            SourceUnavailable, SinkUnavailable: No answer within ``patience``.
             AuthFailed: The credentials were refused.
         """
         deadline = time.monotonic() + self.patience
@@ -281,7 +281,7 @@ class Cluster:
         return self._admin
 
     def _note(self, error: KafkaError) -> None:
-        """Told by librdkafka of what goes wrong behind a request that has not been answered."""
+        """Called by librdkafka with errors while a request is pending."""
         self._trouble = error.str()
         failure = failure_of(error, self.asker, self.settings["bootstrap.servers"])
         if failure is not None:
@@ -295,17 +295,17 @@ class Cluster:
         problems: Callable[[Any], Sequence[KafkaError]] = lambda _: (),
         told: dict[_KeyT, KafkaError] | None = None,
     ) -> dict[_KeyT, Any]:
-        """Ask until there is an answer; what is absent is left out of it.
+        """Send a request until it is answered.
 
         Args:
-            what: For errors.
-            request: Asks, in so much time.
-            absent: Errors that are answers.
-            problems: Errors that are inside of an answer.
-            told: Filled with the errors that are answers.
+            what: What is requested, for errors.
+            request: Sends the request, with a timeout.
+            absent: Error codes that count as an answer; such keys are left out of the result.
+            problems: Finds errors inside of an answer.
+            told: Receives the errors of ``absent``, by key.
 
         Raises:
-            SourceUnavailable, SinkUnavailable: There is none, for all our patience.
+            SourceUnavailable, SinkUnavailable: No answer within ``patience``.
             AuthFailed: The credentials were refused.
         """
         deadline = time.monotonic() + self.patience
@@ -339,7 +339,7 @@ class Cluster:
         raise self._away(what)
 
     def _judge(self, error: KafkaError, what: str) -> None:
-        """Raise what cannot pass; remember the rest for the end of the patience."""
+        """Raise an error unless it is transient; keep the first one's text for the final error."""
         self._trouble = self._trouble or error.str()
         if error.retriable() or error.code() in _NOT_THERE_YET:
             return
@@ -355,11 +355,11 @@ class Cluster:
         return self.asker.away(f"{reason}: {self._trouble or 'no answer'}")
 
 
-# A topic is known to its leader a moment after it is known to the others. And of partitions whose
-# leader is being connected to again, librdkafka says that they have none.
+# A new topic is known to its leader a moment later than to other brokers. And librdkafka reports
+# _NOENT for partitions while it reconnects to their leader.
 _NOT_THERE_YET: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._NOENT})  # noqa: SLF001
 
-# No topic can be made like this here, now or later.
+# Permanent: the cluster will never create a topic with these parameters.
 _NOT_AS_WANTED: Final = frozenset(
     {
         KafkaError.INVALID_PARTITIONS,
@@ -373,12 +373,12 @@ _NOT_AS_WANTED: Final = frozenset(
 
 
 def _problems_of_offset(answer: ListOffsetsResultInfo) -> list[KafkaError]:
-    """A connection that was lost under the request leaves an answer without an offset."""
+    """A connection lost during the request yields an answer without an offset: treat as error."""
     return [] if answer.offset >= 0 else [KafkaError(KafkaError.OFFSET_NOT_AVAILABLE)]
 
 
 def _pauses(deadline: float) -> Iterator[float]:
-    """How long to wait after each attempt, until a moment: longer each time, never in step."""
+    """The pauses after each attempt, until a deadline: exponential backoff with jitter."""
     pause = FIRST_PAUSE
     yield _jittered(pause)
     while (left := deadline - time.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""The settings of librdkafka that a reader of ranges depends on."""
+"""The librdkafka settings that a reader of ranges depends on."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 
 from laminar_dagster.clients.kafka.settings import RECONNECT
 
-# Users may have reasons to choose otherwise.
+# Users may override these.
 _DEFAULTS: Final = {
-    # Manual assignment never joins it.
+    # The group is never joined: partitions are assigned manually.
     "group.id": "laminar-reader",
-    # The default of a second stalls a reader that empties the queue faster than it is filled.
+    # The default of a second stalls a reader that drains the queue faster than it fills.
     "fetch.queue.backoff.ms": "5",
-    # How long a broker holds back the news that there is nothing more.
+    # How long a broker waits for more data before it reports the end of the partition.
     "fetch.wait.max.ms": "50",
     **RECONNECT,
 }
@@ -25,11 +25,11 @@ _MUSTS: Final = {
     "enable.auto.offset.store": "false",
     "enable.partition.eof": "true",
     "isolation.level": "read_committed",
-    # Tells how far the broker has been read while nothing is delivered.
+    # Statistics tell how far the broker was read while no message is delivered.
     "statistics.interval.ms": "1000",
 }
 
 
 def consumer_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """What is given, with what has to be set over it."""
+    """The given settings, over defaults and under the required ones."""
     return {**_DEFAULTS, **settings, **_MUSTS}

@@ -1,4 +1,4 @@
-"""What an error of librdkafka means for the one who asked."""
+"""Classifies errors of librdkafka, and translates them to a source's or sink's errors."""
 
 # librdkafka's own errors have an underscore before their names, and are as public as the broker's.
 # ruff: noqa: SLF001
@@ -18,15 +18,15 @@ from laminar_dagster.core.errors import LaminarError
 class Meaning(Enum):
     """What to do about an error."""
 
-    # Nothing: librdkafka tries again by itself, and says so on the way.
+    # Ignore: librdkafka retries by itself, and only reports it.
     PASSING = auto()
-    # Nothing will change before somebody changes the credentials or the rights.
+    # Permanent until somebody changes the credentials or the rights.
     REFUSED = auto()
-    # What was asked for is no longer in the log.
+    # The requested offset is no longer in the log.
     GONE = auto()
-    # Give up for now: the next attempt begins with a new client.
+    # Unavailable: give up for now, and retry with a new client.
     AWAY = auto()
-    # Nothing that is known to pass.
+    # Not known to be transient.
     LASTING = auto()
 
 
@@ -40,7 +40,7 @@ _REFUSED: Final = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-# A reader is told to fail instead of jumping, so it sees what the reset would have hidden.
+# Readers are set to fail instead of resetting their offset, so these errors show.
 _GONE: Final = frozenset(
     {
         KafkaError.OFFSET_OUT_OF_RANGE,
@@ -69,7 +69,7 @@ _PASSING: Final = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.OFFSET_NOT_AVAILABLE,
         KafkaError.KAFKA_STORAGE_ERROR,
-        # A reader of ranges belongs to no group; what its coordinator says is nothing to it.
+        # A reader of ranges joins no group: ignore what the coordinator reports.
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -78,9 +78,9 @@ _PASSING: Final = frozenset(
 )
 _AWAY: Final = frozenset(
     {
-        # Unexpected by the broker itself, as while it loses a disk.
+        # A broker's unexpected error, for example while it loses a disk.
         KafkaError.UNKNOWN,
-        # A topic that a broker has not heard of yet, or that is being deleted and made again.
+        # A topic that a broker does not know yet, or that is being deleted and created again.
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
@@ -90,7 +90,7 @@ _AWAY: Final = frozenset(
         KafkaError._BAD_MSG,
         KafkaError._BAD_COMPRESSION,
         KafkaError._UNDERFLOW,
-        # The client has no room or no time, or is being taken down.
+        # The client has no resources or no time, or is shutting down.
         KafkaError._CRIT_SYS_RESOURCE,
         KafkaError._DESTROY,
         KafkaError._IN_PROGRESS,
@@ -101,7 +101,7 @@ _AWAY: Final = frozenset(
         KafkaError._PURGE_QUEUE,
         KafkaError._QUEUE_FULL,
         KafkaError._RETRY,
-        # The cluster is moving something, or is too small for now.
+        # The cluster is reorganizing, or has too few replicas for now.
         KafkaError.FETCH_SESSION_ID_NOT_FOUND,
         KafkaError.INVALID_FETCH_SESSION_EPOCH,
         KafkaError.NOT_CONTROLLER,
@@ -112,7 +112,7 @@ _AWAY: Final = frozenset(
         KafkaError.STALE_BROKER_EPOCH,
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
         KafkaError.UNSTABLE_OFFSET_COMMIT,
-        # Of one producer, which is thrown away.
+        # Fatal to one producer, which is replaced.
         KafkaError._FATAL,
         KafkaError._GAPLESS_GUARANTEE,
         KafkaError.CONCURRENT_TRANSACTIONS,
@@ -124,16 +124,16 @@ _AWAY: Final = frozenset(
     }
 )
 
-# What OpenSSL says of a certificate that will not be any better the next time.
+# OpenSSL's errors for certificates: retrying does not help.
 _UNTRUSTED: Final = re.compile(r"certificate verify failed|certificate required|unknown ca")
 
 
 def meaning_of(error: KafkaError, told: str) -> Meaning:
-    """What an error means.
+    """Classify an error.
 
     Args:
-        error: From librdkafka, or from a broker by way of it.
-        told: What librdkafka says about it.
+        error: An error of librdkafka, or of a broker.
+        told: librdkafka's text for it.
     """
     code = error.code()
     is_untrusted = code == KafkaError._SSL and _UNTRUSTED.search(told) is not None
@@ -152,10 +152,10 @@ def failure_of(
     """The error to raise, or None if librdkafka goes on trying and may yet succeed.
 
     Args:
-        error: What happened.
-        asker: Whose connection it is.
+        error: The error.
+        asker: The source or sink whose connection it is.
         where: What was being done, or the server.
-        reason: What librdkafka says about it; the error's own text if left out.
+        reason: librdkafka's text for it; by default the error's own text.
     """
     told = reason or error.str()
     meaning = meaning_of(error, told)

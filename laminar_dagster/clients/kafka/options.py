@@ -1,4 +1,4 @@
-"""Options that a source and a sink have in common: properties of librdkafka, and the registry."""
+"""Options that Kafka sources and sinks share: librdkafka's properties, and the registry."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 from laminar_dagster.clients.hosts import is_loopback
 from laminar_dagster.clients.kafka.properties import PASS_THROUGH, problem_with
 
-# Takes a mistake, and what to do about it.
+# Collects a mistake and its remedy.
 Refuse = Callable[[str, str], None]
 
-# A topic's name as Kafka allows it.
+# The names that Kafka allows for topics.
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
-# Where a secret is sent to, and which. By SCRAM it is only proved that it is known.
+# URL options with the secret that is sent there. (SCRAM, in contrast, does not send the secret.)
 _SENT_TO: Final = {
     "schema.registry.url": "schema.registry.password",
     f"{PASS_THROUGH}sasl.oauthbearer.token.endpoint.url": (
@@ -29,7 +29,7 @@ _REGISTRY_URL: Final = re.compile(r"https?://[^@/]+(/|$)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryOptions:
-    """Where schemas are kept, and who asks for them."""
+    """The address of a schema registry, and the credentials for it."""
 
     url: str
     username: str = field(default="", repr=False)
@@ -43,13 +43,13 @@ def pass_through(
     fixed: Mapping[str, tuple[str, str]],
     refuse: Refuse,
 ) -> dict[str, str]:
-    """The properties of librdkafka that an author has given.
+    """The librdkafka properties in the options, checked.
 
     Args:
-        given: What stands below ``kafka.`` in the ``WITH``, without it.
+        given: The options below ``kafka.`` in the ``WITH``, without the prefix.
         own: Properties that have an option of their own.
-        fixed: Properties that are always the same, each with its value and the reason.
-        refuse: Told of every mistake.
+        fixed: Properties that cannot be changed, each with its value and the reason.
+        refuse: Collects mistakes.
     """
     found: dict[str, str] = {}
     for name, text in given.items():
@@ -66,11 +66,11 @@ def pass_through(
 
 
 def registry_options(parts: Mapping[str, str], refuse: Refuse) -> RegistryOptions | None:
-    """Where the schema registry is; None if the options name none.
+    """The schema registry in the options; None if there is none.
 
     Args:
-        parts: By the names of ``RegistryOptions``; empty where nothing is given.
-        refuse: Told of every mistake.
+        parts: The options by the fields of ``RegistryOptions``; empty where not given.
+        refuse: Collects mistakes.
     """
     url = parts["url"]
     if not url:
@@ -87,13 +87,13 @@ def registry_options(parts: Mapping[str, str], refuse: Refuse) -> RegistryOption
 
 
 def secrets_in_plain_text(options: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Secrets that would go over a network for everybody on the way to read.
+    """Find secrets that would be sent over a network in plain text.
 
     Args:
-        options: As they stand in the ``WITH`` of a source or sink.
+        options: All options in the ``WITH`` of a source or sink.
 
     Yields:
-        The option that decides it, what is doubtful, and what to do.
+        The option to change, the problem, and the remedy.
     """
     for name, secret in _SENT_TO.items():
         url = options.get(name, "")
@@ -114,6 +114,6 @@ def secrets_in_plain_text(options: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def check_topic(name: str, refuse: Refuse) -> None:
-    """Refuse what Kafka does not take for a topic's name."""
+    """Refuse a name that Kafka does not allow for a topic."""
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         refuse(f"{name[:80]!r} cannot be a topic's name", "letters, digits, `.`, `_`, `-`")

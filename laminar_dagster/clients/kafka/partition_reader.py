@@ -1,4 +1,4 @@
-"""Reads a partition up to where it ends now, and knows what is open in it."""
+"""Reads a partition up to its present end, and what is still uncommitted after it."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from laminar_dagster.core.errors import LaminarError
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 0.2
-# Nothing but the news is fetched, so the broker need not wait for more of it.
+# Only new messages are fetched, so the broker need not wait to batch them.
 _QUICK: Final = {"fetch.wait.max.ms": "10", "fetch.error.backoff.ms": "50"}
 
 
 class PartitionReader:
-    """A consumer of one partition that sees nothing but what is committed.
+    """A consumer of one partition that reads only committed messages.
 
-    A partition is read up to its last stable offset, which an open transaction of any writer
-    holds back. So a record that was committed just now may not be seen yet, although its writer
-    has gone: ``unstable`` tells what is there beyond.
+    A partition is read up to its last stable offset, which an open transaction of any producer
+    holds back. So a message that was committed just now may not be visible yet: ``unstable`` reads
+    what is beyond.
 
     Attributes:
-        position: How far was read.
+        position: The next offset to read.
     """
 
     def __init__(self, asker: Asker, cluster: Cluster, lane: Lane) -> None:
-        """Describe it; nobody is asked anything yet.
+        """Describe the reader; does no I/O.
 
         Args:
-            asker: For errors.
-            cluster: Where the topic is; its patience is how long to wait for an answer.
-            lane: The topic, which has to be there, and the partition.
+            asker: The source or sink, for errors.
+            cluster: The cluster; its patience is how long to wait for messages.
+            lane: The topic, which must exist, and the partition.
         """
         self.position = 0
         self._asker = asker
@@ -51,7 +51,7 @@ class PartitionReader:
         self._trouble = ""
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Return the reader."""
         return self
 
     def __exit__(
@@ -65,20 +65,20 @@ class PartitionReader:
             self._consumer.close()
 
     def end(self, *, stable: bool = False) -> int:
-        """Where the partition ends now.
+        """The present end of the partition.
 
         Args:
-            stable: Whether it ends where the first transaction is still open.
+            stable: Whether to return the last stable offset, before open transactions.
         """
         held = self._cluster.edges([self._lane], committed=stable)[self._lane]
         self.position = max(self.position, held.earliest)
         return held.end
 
     def news(self, end: int) -> Iterator[Message]:
-        """What has come since the last time, up to an offset.
+        """Read from the position up to an offset.
 
         Args:
-            end: An offset that is stable.
+            end: An offset up to which messages are stable.
 
         Raises:
             SourceUnavailable, SinkUnavailable: The cluster does not answer.
@@ -98,7 +98,7 @@ class PartitionReader:
                 raise self._away(end)
 
     def unstable(self, end: int) -> Iterator[Message]:
-        """What is between the position and an offset, whether it will ever be committed or not.
+        """Read from the position up to an offset, including messages that may never be committed.
 
         Raises:
             SourceUnavailable, SinkUnavailable: The cluster does not answer.
@@ -111,11 +111,11 @@ class PartitionReader:
             yield from beyond.news(end)
 
     def _note(self, message: Message) -> None:
-        """Take note of what is no record."""
+        """Handle an entry that is not a message."""
         error = message.error()
         assert error is not None
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            # Beyond the last record: what ends transactions has offsets too.
+            # The end may be beyond the last message: control records have offsets too.
             self.position = max(self.position, message.offset() or 0)
             return
         self._trouble = error.str()
@@ -137,7 +137,7 @@ class PartitionReader:
         }
         with refused_settings(self._asker.shown, known):
             consumer = Consumer(settings, logger=log)
-        # An offset by number: by name, librdkafka takes half a second to find it out.
+        # Start at a numeric offset: librdkafka takes half a second to resolve a symbolic one.
         consumer.assign([TopicPartition(*self._lane, self.position)])
         return consumer
 

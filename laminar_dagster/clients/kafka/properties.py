@@ -1,8 +1,8 @@
-"""librdkafka's own properties, of which it knows the names and the values: it is asked.
+"""Checks librdkafka's properties by asking librdkafka itself.
 
-Nobody is connected to, and no client is made: the last property that it is given is one that it
-cannot know, so it gives up there, unless it has given up before. Files that properties name are
-looked at when a client is made, on the machine that makes it.
+No connection and no client is made: a property that librdkafka cannot know is set last, so it
+always fails there, unless it has failed on an earlier one. Files that properties name are only
+checked when a real client is made, on the machine that makes it.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ PASS_THROUGH: Final = "kafka."
 
 _LAST: Final = "laminar.last.property"
 _UNKNOWN: Final = "No such configuration property"
-# Of the Python client and not of librdkafka: an object, which no text can be.
+# A property of the Python client, not of librdkafka: an object, which no text can be.
 _OBJECTS: Final = frozenset({"logger"})
 _ROW: Final = re.compile(r"^([a-z][a-z0-9._]*) +\|", re.MULTILINE)
 _READ_BYTES: Final = 1 << 20
 
 
 def property_mistakes(options: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """What librdkafka does not take, of the options of a source or sink.
+    """Find the librdkafka properties of a source or sink that librdkafka refuses.
 
     Args:
-        options: As they stand in the ``WITH``.
+        options: All options of the ``WITH``.
 
     Yields:
-        The option, what is wrong with it, and what to do.
+        The option, the problem, and the remedy.
     """
     for option, text in options.items():
         if option.startswith(PASS_THROUGH):
@@ -49,13 +49,13 @@ def property_mistakes(options: Mapping[str, str]) -> Iterator[tuple[str, str, st
 
 
 def problem_with(name: str, text: str) -> tuple[str, str] | None:
-    """What is wrong with a property, and what to do; None if librdkafka takes it."""
+    """The problem with a property and its remedy; None if librdkafka accepts it."""
     try:
         Consumer({"group.id": _LAST, name: text, _LAST: ""})
     except KafkaException as error:
         said = error.args[0].str().strip()
     except (TypeError, ValueError, AttributeError):
-        # What the Python client takes is a function, or a dictionary.
+        # The Python client expects a function or a dictionary for this name.
         said = _UNKNOWN
     else:
         raise AssertionError(f"librdkafka knows {_LAST}")
@@ -71,10 +71,10 @@ def problem_with(name: str, text: str) -> tuple[str, str] | None:
 
 @functools.cache
 def names() -> tuple[str, ...]:
-    """All that librdkafka has, for hints; none where it cannot be asked.
+    """The names of all librdkafka properties, for hints; empty where they cannot be listed.
 
-    It prints its manual into a file of C, and tells its names in no other way: those that have no
-    value are left out of what it says of a configuration.
+    librdkafka lists them only by printing its manual to a C file: a dump of a configuration omits
+    properties without a value.
     """
     try:
         library, system = ctypes.CDLL(str(confluent_kafka.cimpl.__file__)), ctypes.CDLL(None)
@@ -96,14 +96,14 @@ def names() -> tuple[str, ...]:
 
 @contextmanager
 def refused_settings(who: str, settings: Mapping[str, Any]) -> Iterator[None]:
-    """While a client is made: what it finds wrong by then, such as a file that is not there.
+    """Translate errors of making a client, for example for a file that does not exist.
 
     Args:
         who: The source or sink, for errors.
-        settings: What is kept out of them.
+        settings: The settings, whose secrets are kept out of errors.
 
     Raises:
-        InvalidConfig: librdkafka does not take the settings.
+        InvalidConfig: librdkafka refuses the settings.
     """
     try:
         yield

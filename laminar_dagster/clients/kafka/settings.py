@@ -1,4 +1,4 @@
-"""The settings of librdkafka that every client of a cluster needs."""
+"""The librdkafka settings that every client of a cluster needs."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ RECONNECT: Final = {"reconnect.backoff.ms": "100", "reconnect.backoff.max.ms": "
 _DEFAULTS: Final = {
     "client.id": "laminar",
     **RECONNECT,
-    # It says the same at every attempt to connect; the last of it is in our error.
+    # It logs the same at every attempt to connect; our error has its last message.
     "log_level": "0",
 }
 _SECRET: Final = re.compile(r"password|secret|\.key|\.pem|token|jaas|username")
 
 
 def client_settings(bootstrap_servers: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """What is needed to reach a cluster.
+    """The settings to reach a cluster.
 
     Args:
-        bootstrap_servers: Where it is.
-        properties: Of the author's, see ``options.pass_through``.
+        bootstrap_servers: The addresses of some brokers.
+        properties: The author's properties, see ``options.pass_through``.
     """
     return {"bootstrap.servers": bootstrap_servers, **_DEFAULTS, **properties}
 
 
 def without_secrets(text: str, settings: Mapping[str, str]) -> str:
-    """A text of librdkafka that may quote a setting's value."""
+    """A text of librdkafka without the values of secret settings that it may quote."""
     for name, value in settings.items():
         if value and _SECRET.search(name):
             text = text.replace(value, "***")

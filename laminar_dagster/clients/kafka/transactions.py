@@ -1,8 +1,8 @@
-"""Transactions as their coordinators know them.
+"""Reads the state of transactions, as their coordinators store it.
 
-librdkafka cannot ask for them. But a coordinator writes down every change of a transaction in the
-topic ``__transaction_state``, in a published form, and its partitions' leaders are the
-coordinators. Who may read that topic knows what a coordinator would answer.
+librdkafka cannot query coordinators. But a coordinator writes every change of a transaction to the
+topic ``__transaction_state``, in a published format, and the leaders of its partitions are the
+coordinators. So reading that topic gives the coordinator's answer.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _FLEXIBLE: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """The last that is known of a transactional id.
+    """The last known state of a transactional id.
 
     Attributes:
         started: In milliseconds since 1970, by the coordinator's clock; -1 if none is open.
         timeout: In milliseconds.
-        partitions: What the transaction has written to.
-        coordinator: Who keeps it.
+        partitions: The partitions that the transaction has written to.
+        coordinator: The address of the coordinator.
     """
 
     identity: str
@@ -57,7 +57,7 @@ class Transaction:
 def find_transactions(
     asker: Asker, cluster: Cluster, identities: Sequence[str]
 ) -> tuple[Transaction, ...]:
-    """What the coordinators know of transactional ids; nothing of ids that never were used.
+    """The stored state of transactional ids; ids that were never used are left out.
 
     Raises:
         SourceUnavailable, SinkUnavailable: The cluster does not answer.
@@ -78,16 +78,16 @@ def find_transactions(
                 if isinstance(value, bytes):
                     found[identity] = transaction_of(identity, value, leaders[partition])
                 else:
-                    # Forgotten, after it was not used for a week.
+                    # A tombstone: the coordinator expires ids that were unused for a week.
                     found.pop(identity, None)
     return tuple(found[each] for each in sorted(found))
 
 
 def partition_of(identity: str, count: int) -> int:
-    """Where a transactional id is kept: by the hash that Java has for texts, without its sign.
+    """The partition that stores a transactional id: the absolute value of Java's ``hashCode``.
 
-    Not by its lower 31 bits, as Kafka does it elsewhere. Of the smallest number, which has no
-    opposite, it makes 0.
+    Unlike elsewhere in Kafka, where only the lower 31 bits are used. The smallest integer, which
+    has no absolute value, counts as 0.
     """
     total = 0
     units = identity.encode("utf-16-be")
@@ -98,17 +98,17 @@ def partition_of(identity: str, count: int) -> int:
 
 
 def identity_of(key: bytes) -> str | None:
-    """The transactional id of a record; None of other records."""
+    """The transactional id of a record's key; None for other kinds of records."""
     if len(key) < 4 or key[:2] != b"\0\0":
         return None
     return key[4:].decode(errors="replace")
 
 
 def transaction_of(identity: str, value: bytes, coordinator: str) -> Transaction:
-    """Read a record; see ``TransactionLogValue`` among Kafka's messages.
+    """Parse a record's value; see ``TransactionLogValue`` among Kafka's messages.
 
     Raises:
-        ValueError: It is of a version that is not known here.
+        ValueError: The version of the record is not supported.
     """
     version, producer_id, epoch, timeout, status = struct.unpack_from(">hqhib", value)
     if version not in (0, _FLEXIBLE):
@@ -133,7 +133,7 @@ def transaction_of(identity: str, value: bytes, coordinator: str) -> Transaction
 
 
 class _Bytes:
-    """Kafka's encoding of lists and texts, in its old form or its compact one."""
+    """Parses Kafka's arrays and strings, in the old encoding or the compact one."""
 
     def __init__(self, data: bytes, place: int, is_compact: bool) -> None:
         self._data = data
@@ -146,7 +146,7 @@ class _Bytes:
         return found
 
     def count(self, form: str = ">i") -> int:
-        """How many follow; nothing counts as none."""
+        """The length of the array or string that follows; null counts as 0."""
         found = self._varint() - 1 if self._is_compact else self.take(form)[0]
         return max(0, found)
 

@@ -1,1 +1,1 @@
-"""Talking to a MySQL or MariaDB server."""
+"""Clients of a MySQL or MariaDB server, shared by sources and sinks."""

@@ -1,8 +1,8 @@
-"""Asks for the events of a binary log, from a place on up to what is there now.
+"""Requests the events of a binary log, from a position to its present end.
 
-The request is the one of ``mysqlbinlog``: as server 0, and without waiting for more. So nothing is
-registered, nothing is consumed, no replica of another number is thrown out, and any number of
-readers may ask at the same time.
+The request is that of ``mysqlbinlog``: as server 0, and without waiting for more. So nothing is
+registered or consumed, no replica with the same id is disconnected, and any number of readers may
+ask at the same time.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pymysql.constants import COMMAND
 from laminar_dagster.clients.mysql.packets import Packets, stream
 from laminar_dagster.clients.mysql.session import Session
 
-# Where the first event of a file stands, behind four bytes that say what it is.
+# The position of a file's first event, behind a magic number of four bytes.
 FIRST_EVENT: Final = 4
-# What the server says when it cannot begin there: the file is gone, or too short, or damaged.
+# The server's error when it cannot begin there: the file is gone, too short, or damaged.
 CANNOT_BEGIN: Final = 1236
-# A request has 32 bits for a place.
+# A request has 32 bits for a position.
 LAST_PLACE: Final = 2**32 - 1
 
 _WITHOUT_WAITING: Final = 1
 _NOBODY: Final = 0
-# That the events may come with their checksums, and in MariaDB that its own kinds are known.
+# Declares that this reader accepts checksums, and MariaDB's own event types.
 _ABILITIES: Final = (
     "SET @master_binlog_checksum = @@global.binlog_checksum,"
     " @source_binlog_checksum = @@global.binlog_checksum, @mariadb_slave_capability = 4"
@@ -34,9 +34,9 @@ _ABILITIES: Final = (
 
 
 def dump(session: Session, file: str, position: int) -> Iterator[Packets]:
-    """The events from a place on. Each payload is a zero and an event.
+    """The events from a position on. Each payload is a zero byte and an event.
 
-    The session is good for nothing else after it.
+    The session cannot be used for anything else afterwards.
 
     Raises:
         pymysql.Error: ``CANNOT_BEGIN``, or the connection is lost.

@@ -1,4 +1,4 @@
-"""What a server's errors mean, by their numbers, whatever was asked of it."""
+"""Classifies a MySQL server's errors by their codes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BAD_CERTIFICATE: Final = re.compile(
     r"CERTIFICATE_VERIFY_FAILED|ALERT_UNKNOWN_CA|ALERT_BAD_CERT|CERTIFICATE_REQUIRED"
     r"|ALERT_CERTIFICATE|ALERT_ACCESS_DENIED|WRONG_VERSION_NUMBER|HANDSHAKE_FAILURE"
 )
-# Nothing is wrong with the epoch or the table: the same call may succeed later.
+# Transient: the same call may succeed later.
 TRANSIENT: Final = {
     1021: "its disk is full",
     1026: "it cannot write to its disk",
@@ -55,7 +55,7 @@ LOST: Final = frozenset(
     | {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_SERVER_LOST_EXTENDED}
     | {CR.CR_COMMANDS_OUT_OF_SYNC}
 )
-# No session can be had now: nobody listens, nobody is known by that name, or no answer came.
+# No session can be opened now: connection refused, unknown host, or no answer.
 _AWAY: Final = frozenset(
     {CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_UNKNOWN_HOST, CR.CR_IPSOCK_ERROR}
 )
@@ -63,13 +63,13 @@ _DENIED: Final = frozenset({1142, 1143, 1044, 1227, 1370})
 
 
 def code_of(error: pymysql.Error) -> int:
-    """The server's number for an error, or the client's; 0 for none."""
+    """The code of a server's or client's error; 0 without one."""
     number = error.args[0] if error.args else 0
     return number if isinstance(number, int) else 0
 
 
 def is_lost(error: pymysql.Error) -> bool:
-    """Whether the session is over. Of one that is closed, PyMySQL says no more than that."""
+    """Whether the session has ended. For a closed one, PyMySQL's error has no code."""
     if code_of(error) == 0:
         is_confused = "sequence number" in message_of(error)
         return type(error) is pymysql.err.InterfaceError or is_confused
@@ -77,7 +77,7 @@ def is_lost(error: pymysql.Error) -> bool:
 
 
 def is_passing(error: pymysql.Error) -> bool:
-    """Whether the same call may succeed later, without anybody changing anything."""
+    """Whether the error is transient: the same call may succeed later."""
     if code_of(error) in _AWAY:
         cause = getattr(error, "original_exception", None)
         if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError):
@@ -87,12 +87,12 @@ def is_passing(error: pymysql.Error) -> bool:
 
 
 def is_refusal(error: pymysql.Error) -> bool:
-    """Whether it is about the account, its rights, or a wish that nobody should have."""
+    """Whether the account or its rights are refused, or the server asked for a local file."""
     return isinstance(error, FileAsked) or code_of(error) in _REFUSED
 
 
 def is_refusal_to_connect(error: pymysql.Error) -> bool:
-    """The same of an attempt to connect, in which certificates may be refused as well."""
+    """Whether a connection is refused: as ``is_refusal``, or because of a certificate."""
     cause = getattr(error, "original_exception", None)
     is_certificate = isinstance(cause, ssl.SSLCertVerificationError)
     refused = is_refusal(error) or is_certificate
@@ -100,21 +100,21 @@ def is_refusal_to_connect(error: pymysql.Error) -> bool:
 
 
 def describe_connecting(error: pymysql.Error, server: Server) -> str:
-    """Why no session was had."""
+    """The text for a connection that failed."""
     text = describe(error, server)
     if server.ssl_cert is not None and not is_refusal_to_connect(error) and is_lost(error):
-        # In TLS 1.3 its refusal comes after the handshake, and the connection may be gone by then.
+        # In TLS 1.3 a refused certificate shows after the handshake, as a closed connection.
         text += "; the server may not accept the certificate of `ssl_cert`"
     return text
 
 
 def describe(error: pymysql.Error, server: Server, remedies: Mapping[int, str] = {}) -> str:
-    """What happened, the row to blame if it is known, and what to do.
+    """The text for an error: the server's message, the row if it is known, and the remedy.
 
     Args:
-        error: Of the server, or of the client.
-        server: Whose secrets are kept out of the text.
-        remedies: What to do, by the error's number.
+        error: An error of the server or the client.
+        server: The server, whose secrets are kept out of the text.
+        remedies: Remedies by error code.
     """
     code = code_of(error)
     parts = [TRANSIENT.get(code, ""), message_of(error), *getattr(error, "__notes__", ())]
@@ -128,6 +128,6 @@ def describe(error: pymysql.Error, server: Server, remedies: Mapping[int, str] =
 
 
 def message_of(error: pymysql.Error) -> str:
-    """What was said, in one line."""
+    """The message of an error, in one line."""
     text = error.args[1] if len(error.args) > 1 else error.args[0] if error.args else ""
     return " ".join(str(text).split())

@@ -1,4 +1,4 @@
-"""Names as MySQL takes them. Nothing else puts a name into a statement."""
+"""Checks and quotes names for MySQL. All names in statements must be quoted here."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final
 from laminar_dagster.clients.identifiers import require_identifier
 from laminar_dagster.core.errors import InvalidName
 
-# Characters, not bytes.
+# In characters, not bytes.
 _LONGEST_NAME: Final = 64
 
 
 def identifier(name: str) -> str:
-    """A name that the server can hold as it is.
+    """Check that the server can store a name unchanged, and return it.
 
     Raises:
-        InvalidName: It cannot.
+        InvalidName: The server cannot.
     """
     require_identifier(name)
     problem = ""
@@ -31,10 +31,10 @@ def identifier(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name to stand in a statement that takes no values."""
+    """A name quoted with backticks, for statements that take no parameters."""
     return f"`{identifier(name).replace('`', '``')}`"
 
 
 def listed(names: list[str]) -> str:
-    """Names with commas between them."""
+    """Quoted names, separated by commas."""
     return ", ".join(map(quoted, names))

@@ -1,4 +1,4 @@
-"""The options that name a MySQL server, the same for sources and sinks."""
+"""The options that name a MySQL server, shared by sources and sinks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from laminar_dagster.config.files import place_of
 
 _FILES: Final = ("ssl_ca", "ssl_cert", "ssl_key")
 _SECRETS: Final = ("password", "ssl_key_password")
-# All of the options that ``server_of`` reads.
+# All options that ``server_of`` reads.
 SERVER_OPTIONS: Final = (
     "host",
     "database",
@@ -25,18 +25,18 @@ SERVER_OPTIONS: Final = (
 
 
 class OptionReader(Protocol):
-    """Takes options out one by one, and gathers what is wrong with them."""
+    """Reads options one by one, and collects mistakes in them."""
 
     def text(self, name: str, default: str | None = None) -> str:
-        """An option that must not be empty, and must be there unless it has a default."""
+        """An option that must not be empty, and is required unless it has a default."""
         ...
 
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
-        """One of a few words."""
+        """An option that must be one of ``choices``."""
         ...
 
     def limit(self, name: str, default: float) -> float:
-        """A duration that is more than nothing."""
+        """A duration greater than zero."""
         ...
 
     def refuse(self, problem: str, suggestion: str = "") -> None:
@@ -45,11 +45,11 @@ class OptionReader(Protocol):
 
 
 def server_of(options: OptionReader, project: Path) -> Server:
-    """The server that options name; what is wrong with them is added to their mistakes.
+    """The server that options name; collects mistakes in them.
 
     Args:
-        options: Of a source or a sink.
-        project: Where relative paths begin.
+        options: The options of a source or a sink.
+        project: The folder that relative paths start from.
     """
     found = {name: options.text(name) for name in ("host", "database", "user")}
     for name in ("host", "database"):

@@ -1,7 +1,7 @@
-"""Many packets of a long answer at once, without an object for each.
+"""Reads many packets of a long response at once, without an object for each.
 
-A server that streams rows or events sends one packet for each. What has arrived is kept as it is,
-and the places of the payloads in it are handed out with it.
+A server that streams rows or events sends one packet for each. Received bytes are kept as they
+are, and yielded with the positions of the payloads in them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pymysql
 
 from laminar_dagster.clients.mysql.session import Session
 
-# A payload of this length goes on in the next packet.
+# A payload of this length continues in the next packet.
 _LONGEST: Final = 2**24 - 1
 _AT_ONCE: Final = 2**20
 _HEADER: Final = 4
 _FAILED: Final = 0xFF
 _ENDED: Final = 0xFE
-# An end is short; a row may begin with the same byte.
+# An end-of-data packet is short; a row may begin with the same byte.
 _LONGEST_END: Final = 9
 
 
@@ -30,9 +30,9 @@ class Packets:
     """Payloads that arrived together.
 
     Attributes:
-        data: What they are in.
-        starts: Where each begins.
-        ends: And ends.
+        data: The received bytes.
+        starts: Where each payload begins.
+        ends: Where each payload ends.
     """
 
     data: bytes
@@ -41,11 +41,11 @@ class Packets:
 
 
 def stream(session: Session, *, at_once: int = _AT_ONCE) -> Iterator[Packets]:
-    """The packets of an answer, up to the one that ends it, which is left out.
+    """The packets of a response, without the one that ends it.
 
     Args:
-        session: Who has asked, and has read nothing of the answer but what stands before.
-        at_once: About how many bytes are handed out together.
+        session: A session that has sent the request, and has read what precedes the packets.
+        at_once: About how many bytes are yielded together.
 
     Raises:
         pymysql.Error: The server ends with an error, or the connection is lost.
@@ -55,7 +55,7 @@ def stream(session: Session, *, at_once: int = _AT_ONCE) -> Iterator[Packets]:
         part = session.receive(_AT_ONCE)
         arrived.data += part
         arrived.find_packets()
-        # A server that sends little has no more for now: what there is need not wait.
+        # A short read means that the server has no more for now: do not hold back what is there.
         if len(arrived.data) >= at_once or len(part) < _AT_ONCE // 16 or arrived.must_be_taken():
             yield from arrived.take()
         while arrived.is_long:
@@ -67,11 +67,11 @@ def stream(session: Session, *, at_once: int = _AT_ONCE) -> Iterator[Packets]:
 
 
 class _Arrived:
-    """What the server has sent and nobody has taken yet.
+    """Received bytes that were not yielded yet.
 
     Attributes:
-        is_over: Whether the packet that ends the answer is among it.
-        is_long: Whether the next payload goes on in another packet.
+        is_over: Whether they include the packet that ends the response.
+        is_long: Whether the next payload continues in another packet.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class _Arrived:
         self._at = 0
 
     def find_packets(self) -> None:
-        """Find those that are whole."""
+        """Find the packets that were received completely."""
         data, at, size = self.data, self._at, len(self.data)
         starts, ends = self.starts, self.ends
         while at + _HEADER <= size:
@@ -106,18 +106,18 @@ class _Arrived:
         self._at = at
 
     def must_be_taken(self) -> bool:
-        """Whether nothing can be added to those that were found."""
+        """Whether no further packet can be added to those that were found."""
         return self.is_over or self.is_long
 
     def take(self) -> Iterator[Packets]:
-        """Hand out those that were found, if there are any."""
+        """Yield the packets that were found, if any."""
         if self.starts:
             yield Packets(bytes(self.data[: self._at]), self.starts, self.ends)
             self.data = self.data[self._at :]
             self.starts, self.ends, self._at = [], [], 0
 
     def take_long(self, session: Session) -> Packets:
-        """A payload of several packets, put together."""
+        """Join a payload that is split over several packets."""
         parts: list[bytes] = []
         length = _LONGEST
         while length == _LONGEST:
@@ -137,7 +137,7 @@ class _Arrived:
 
 
 def failure_in(packet: bytes) -> pymysql.Error:
-    """The error that a packet tells of."""
+    """Parse an error packet."""
     (code,) = struct.unpack_from("<H", packet, 1)
     text = packet[3:].decode("utf-8", "replace")
     if text.startswith("#"):

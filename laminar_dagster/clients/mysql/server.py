@@ -1,4 +1,4 @@
-"""A database on a server, how to get in, and what is refused on the way."""
+"""A database on a MySQL server: how to connect to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from laminar_dagster.clients.hosts import is_loopback
 from laminar_dagster.clients.identifiers import session_name
 from laminar_dagster.clients.mysql.session import Session, unverified
 
-# The server's views show so many characters.
+# The server's views show this many characters of a session's name.
 _LONGEST_PROGRAM: Final = 64
 
 SSL_MODES: Final = ("disabled", "preferred", "required", "verify-ca", "verify-identity")
@@ -22,12 +22,12 @@ SSL_MODES: Final = ("disabled", "preferred", "required", "verify-ca", "verify-id
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A database on a server, and how to get in.
+    """A database on a server, and how to connect.
 
     Attributes:
         host: A name, an address, or the path of a socket.
         ssl_mode: One of ``SSL_MODES``; None for ``verify-identity``, or ``preferred`` on loopback.
-        connect_timeout: Seconds until a session must be there.
+        connect_timeout: Seconds within which a session must be open.
     """
 
     host: str
@@ -44,19 +44,19 @@ class Server:
 
     @property
     def shown(self) -> str:
-        """The server, for people."""
+        """The server's address, for errors and logs."""
         return self.host if self.is_socket else f"{self.host}:{self.port}"
 
     @property
     def is_socket(self) -> bool:
-        """Whether it is reached without a network."""
+        """Whether it is reached by a socket instead of a network."""
         return self.host.startswith("/")
 
     def connect(self, application: str) -> Session:
-        """Open a session, in which nothing is set or begun.
+        """Open a session, without settings or a transaction.
 
         Raises:
-            pymysql.Error: It cannot be had.
+            pymysql.Error: The connection failed.
         """
         place: dict[str, Any] = (
             {"unix_socket": self.host} if self.is_socket else {"host": self.host, "port": self.port}
@@ -67,18 +67,18 @@ class Server:
                 **place,
                 **security,
                 user=self.user,
-                # PyMySQL would take it for Latin-1.
+                # Encoded here, because PyMySQL would use Latin-1.
                 password=(self.password or "").encode(),
                 database=self.database,
                 charset="utf8mb4",
                 program_name=session_name(application, _LONGEST_PROGRAM),
                 connect_timeout=self.connect_timeout,
-                # A server that accepts and says nothing more.
+                # For a server that accepts the connection and then sends nothing.
                 read_timeout=self.connect_timeout,
                 write_timeout=self.connect_timeout,
             )
         except RuntimeError as error:
-            # What PyMySQL says when a password must be encrypted, and nothing here can do it.
+            # PyMySQL's error for a password that must be encrypted, without the library for it.
             raise pymysql.err.OperationalError(
                 CR.CR_AUTH_PLUGIN_ERR, f"{error}; or use TLS: ssl_mode = 'required' or better"
             ) from None
@@ -108,16 +108,16 @@ class Server:
         else:
             context = unverified()
         if self.ssl_cert is not None:
-            # Without a password of ours, OpenSSL would ask for one at the terminal.
+            # Without a password argument, OpenSSL would ask for one at the terminal.
             context.load_cert_chain(self.ssl_cert, self.ssl_key, self.ssl_key_password or "")
         return context
 
 
 class _Refused:
-    """What a server that is not known for certain gets when it wants the password as it is."""
+    """Refuses a clear-text password to a server whose identity was not verified."""
 
     def __init__(self, session: object) -> None:
-        """Made by PyMySQL."""
+        """Accept the arguments that PyMySQL passes."""
 
     def authenticate(self, packet: object) -> None:
         """Refuse.

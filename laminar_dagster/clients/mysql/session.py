@@ -1,8 +1,8 @@
-"""One connection to a server: statements, rows that are streamed, and transactions.
+"""One connection to a server: statements, streamed rows, and transactions.
 
-The protocol lets a server answer any statement with the wish for a file of this machine. Nothing
-here opens one: what a ``LOAD DATA LOCAL`` is given are rows from memory, whatever name the server
-asks for, and any other wish ends the connection.
+The protocol lets a server answer any statement with a request for a local file. Nothing here opens
+one: a ``LOAD DATA LOCAL`` streams rows from memory under one fixed name, and a request for any
+other name ends the connection.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pymysql.constants import CLIENT, COMMAND, CR, SERVER_STATUS
 from pymysql.cursors import Cursor
 from pymysql.protocol import OKPacketWrapper
 
-# The only "file" there is.
+# The only file name that is served.
 STREAM: Final = "laminar"
 
 _BYTES_PER_PACKET: Final = 2**20
@@ -27,7 +27,7 @@ _ROLLBACK_WITHIN: Final = 10.0
 
 Row = tuple[Any, ...]
 
-# It is generic in its stubs alone.
+# The class is generic only in its stubs.
 if TYPE_CHECKING:
     _Connection = Connection[Cursor]
 else:
@@ -35,7 +35,7 @@ else:
 
 
 def unverified() -> ssl.SSLContext:
-    """Encrypts, and asks nobody who he is."""
+    """A TLS context that encrypts, but verifies no certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -43,15 +43,15 @@ def unverified() -> ssl.SSLContext:
 
 
 class FileAsked(pymysql.err.OperationalError):
-    """The server wants a file of this machine."""
+    """The server asked for a local file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a statement did.
+    """The result of a statement.
 
     Attributes:
-        warnings: How many there are, notes among them.
+        warnings: The number of warnings, including notes.
     """
 
     rows: tuple[Row, ...]
@@ -60,10 +60,10 @@ class Answer:
 
 
 class Session(_Connection):
-    """A connection on which nothing is committed but by ``COMMIT``."""
+    """A connection that commits only with ``COMMIT``."""
 
     if TYPE_CHECKING:
-        # Of PyMySQL, and not in its stubs.
+        # Attributes of PyMySQL that its stubs lack.
         server_status: int
 
         def _execute_command(self, command: int, sql: str | bytes) -> None: ...
@@ -78,28 +78,28 @@ class Session(_Connection):
         """Connect.
 
         Args:
-            parameters: Those of ``pymysql.connect``.
+            parameters: The parameters of ``pymysql.connect``.
 
         Raises:
-            pymysql.Error: It cannot be had.
+            pymysql.Error: The connection failed.
         """
-        # The server learns that rows can be streamed. PyMySQL's own way of doing it, which opens
-        # the file that the server names, stays switched off.
+        # Announce to the server that rows can be streamed. PyMySQL's own implementation, which
+        # opens the file that the server names, stays switched off.
         super().__init__(
             client_flag=CLIENT.LOCAL_FILES, local_infile=False, autocommit=False, **parameters
         )
 
     def _create_ssl_ctx(self, sslp: object) -> ssl.SSLContext:
-        """PyMySQL's own for "if the server can" would load every authority, and trust none."""
+        """Replace PyMySQL's context for "preferred", which loads all authorities, trusting none."""
         return sslp if isinstance(sslp, ssl.SSLContext) else unverified()
 
     def limit(self, seconds: float) -> None:
-        """Take the connection for lost when the server is silent, or deaf, for so long."""
+        """Set the timeout after which a server that neither sends nor reads counts as lost."""
         self._read_timeout = self._write_timeout = seconds
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether the server said so with its last answer."""
+        """Whether a transaction is open, by the server's last response."""
         return self.open and bool(self.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS)
 
     def run(self, statement: str, values: Sequence[object] = ()) -> Answer:
@@ -107,7 +107,7 @@ class Session(_Connection):
 
         Args:
             statement: With ``%s`` for each value, if there are any.
-            values: Bound, never formatted.
+            values: Values for the placeholders, escaped by the driver.
 
         Raises:
             pymysql.Error: The server refuses, or the connection is lost.
@@ -120,7 +120,7 @@ class Session(_Connection):
             return Answer(tuple(cursor.fetchall()), cursor.rowcount, cursor.warning_count)
 
     def send(self, command: int, request: bytes) -> None:
-        """Ask for something whose answer is read by ``packets.stream``.
+        """Send a request whose response is read by ``packets.stream``.
 
         Raises:
             pymysql.Error: The connection is lost.
@@ -128,11 +128,11 @@ class Session(_Connection):
         self._execute_command(command, request)
 
     def hang_up(self) -> None:
-        """Close without a word: a server that still sends would not listen."""
+        """Close without a farewell: a server that still sends would not read it."""
         self._force_close()
 
     def ask(self, statement: str) -> None:
-        """Execute a SELECT whose rows are read by ``packets.stream``.
+        """Send a SELECT whose rows are read by ``packets.stream``.
 
         Raises:
             pymysql.Error: The server refuses, or the connection is lost.
@@ -140,16 +140,16 @@ class Session(_Connection):
         self._execute_command(COMMAND.COM_QUERY, statement)
         answer: Any = self._read_packet()  # type: ignore[no-untyped-call]
         for _ in range(answer.read_length_encoded_integer() + 1):
-            # The columns, and the end of them.
+            # Skip the column definitions and their end.
             self._read_packet()  # type: ignore[no-untyped-call]
 
     def receive(self, most: int) -> bytes:
-        """What the server has sent, at least a byte.
+        """Receive at least one byte from the server.
 
         Raises:
             pymysql.Error: The connection is lost.
         """
-        # The driver sets it when it reads a packet itself.
+        # The driver sets the timeout only when it reads a packet itself.
         if self._current_timeout != self._read_timeout:
             self._sock.settimeout(self._read_timeout)
             self._current_timeout = self._read_timeout
@@ -167,7 +167,7 @@ class Session(_Connection):
         """Execute a ``LOAD DATA LOCAL INFILE 'laminar'``, and stream rows to it.
 
         Raises:
-            FileAsked: The server wants something else.
+            FileAsked: The server asked for another file.
             pymysql.Error: The server refuses, or the connection is lost.
         """
         self._execute_command(COMMAND.COM_QUERY, statement)
@@ -185,7 +185,7 @@ class Session(_Connection):
         except pymysql.Error:
             raise
         except BaseException:
-            # The statement has to be finished before the transaction can be rolled back.
+            # Finish the statement: only then can the transaction be rolled back.
             with suppress(pymysql.Error):
                 self._finish_stream()
             raise
@@ -210,12 +210,12 @@ class Session(_Connection):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction; what is not committed inside is rolled back."""
+        """A transaction; it is rolled back unless the block commits it."""
         self.run("START TRANSACTION READ WRITE")
         try:
             yield
         finally:
-            # Not left to closing, after which the server would go on holding the locks for a while.
+            # Do not leave it to closing: the server would hold the locks for a while.
             if self.is_in_transaction:
                 self.limit(_ROLLBACK_WITHIN)
                 with suppress(pymysql.Error):

@@ -1,1 +1,1 @@
-"""Talking to PostgreSQL: what sources and sinks share."""
+"""Clients of a PostgreSQL server, shared by sources and sinks."""

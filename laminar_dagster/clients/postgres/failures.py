@@ -1,7 +1,7 @@
-"""What PostgreSQL's errors say, without secrets.
+"""Classifies PostgreSQL's errors, and describes them without secrets.
 
-Inside a transaction the server says what happened by an SQLSTATE. While a connection is made,
-libpq passes on nothing but a text.
+In a session the server identifies errors by an SQLSTATE. While connecting, libpq passes on
+nothing but a text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REFUSED: Final = re.compile(
 _OF_CONNECTION: Final = frozenset(
     {psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ConnectionTimeout}
 )
-# Nothing is wrong with the epoch or the table: the same call may succeed later.
+# Transient: the same call may succeed later.
 TRANSIENT: Final = {
     "25006": "the server cannot be written to now",
     "40001": "it collided with another transaction",
@@ -37,11 +37,11 @@ TRANSIENT: Final = {
     "55P03": "another transaction holds a lock",
     "57014": "it took longer than `statement_timeout`, or somebody cancelled it",
 }
-# Rolled back for the sake of another, short of resources, failed by the operating system.
+# Classes of SQLSTATEs: transaction rollback, insufficient resources, system error.
 _TRANSIENT_CLASSES: Final = ("40", "53", "58")
 # The connection broke, an administrator or a crash ended the session, or a time-out did.
 _LOST: Final = ("08", "57P", "25P03", "25P04")
-# What libpq says of a server that may be there again, or may let us in, in a moment.
+# libpq's texts for a server that is unavailable, or has no free connection, for the moment.
 _AWAY: Final = re.compile(
     r"server closed the connection|connection (?:was )?(?:lost|closed|reset)|connection is closed"
     r"|connection is lost|EOF detected|unexpected(?:ly)? (?:eof|closed)|closed unexpectedly"
@@ -61,14 +61,14 @@ _HELP: Final = {
 
 
 def is_refusal(text: str) -> bool:
-    """Whether what libpq says of a connection is that it is not to be had this way."""
+    """Whether libpq's text for a failed connection means that retrying does not help."""
     return _REFUSED.search(text) is not None
 
 
 def may_connect_later(text: str) -> bool:
-    """Whether what libpq says of a connection is known to pass.
+    """Whether libpq's text for a failed connection means a transient error.
 
-    The folder of a socket that is not there is a server that is not up.
+    A missing socket directory counts as a server that is not running yet.
     """
     return (_AWAY.search(text) or PASSING_TEXT.search(text)) is not None
 
@@ -77,19 +77,19 @@ def is_passing(error: psycopg.Error) -> bool:
     """Whether a statement that failed may succeed later, without anybody changing anything."""
     state = error.sqlstate
     if state is None:
-        # libpq's own: the connection broke under the statement, or before it.
+        # libpq's own error: the connection broke during the statement, or before.
         return type(error) in _OF_CONNECTION
     return state in TRANSIENT or state.startswith(_TRANSIENT_CLASSES) or ends_connection(error)
 
 
 def ends_connection(error: psycopg.Error) -> bool:
-    """Whether the session is over."""
+    """Whether the session has ended."""
     is_fatal = error.diag.severity_nonlocalized in ("FATAL", "PANIC")
     return is_fatal or (error.sqlstate or "").startswith(_LOST)
 
 
 def describe(error: psycopg.Error, server: Server) -> str:
-    """What happened, the row to blame if the server names one, and what to do."""
+    """The text for an error: the message, the row if the server names one, and the remedy."""
     diagnosis, state = error.diag, error.sqlstate or ""
     parts = [TRANSIENT.get(state, ""), diagnosis.message_primary or one_line(str(error))]
     if diagnosis.constraint_name:
@@ -106,7 +106,7 @@ def describe(error: psycopg.Error, server: Server) -> str:
 
 
 def hide_secrets(text: str, server: Server) -> str:
-    """A text without the passwords, for what is quoted by others."""
+    """A text of another program without the server's passwords."""
     public = f"{server.host} {server.user} {server.database}"
     return conceal(text, (server.password, server.sslpassword), public)
 

@@ -1,4 +1,4 @@
-"""The options that name a PostgreSQL server, the same for sources and sinks."""
+"""The options that name a PostgreSQL server, shared by sources and sinks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from laminar_dagster.clients.postgres.server import SSL_MODES, Server
 from laminar_dagster.config.files import place_of
 
 _FILES: Final = ("sslrootcert", "sslcert", "sslkey")
-# What a `dsn` may say, and the option that says the same.
+# The parameters allowed in a `dsn`, and the option that sets the same.
 _IN_DSN: Final = {
     "host": "host",
     "port": "port",
@@ -25,12 +25,12 @@ _IN_DSN: Final = {
     "connect_timeout": "connect_timeout",
 }
 _SECRETS: Final = ("password", "sslpassword")
-# All of the options that ``server_of`` reads.
+# All options that ``server_of`` reads.
 SERVER_OPTIONS: Final = ("dsn", *_IN_DSN.values(), *_SECRETS)
 
 
 class OptionReader(Protocol):
-    """Takes options out one by one, and gathers what is wrong with them."""
+    """Reads options one by one, and collects mistakes in them."""
 
     def text(self, name: str, default: str | None = None) -> str:
         """An option that must not be empty."""
@@ -46,11 +46,11 @@ class OptionReader(Protocol):
 
 
 def server_of(options: OptionReader, project: Path) -> Server:
-    """The server that options name; what is wrong with them is added to their mistakes.
+    """The server that options name; collects mistakes in them.
 
     Args:
-        options: Of a source or a sink.
-        project: Where relative paths begin.
+        options: The options of a source or a sink.
+        project: The folder that relative paths start from.
     """
     dsn = _from_dsn(options)
     found: dict[str, str | None] = {}
@@ -90,7 +90,7 @@ def server_of(options: OptionReader, project: Path) -> Server:
 
 
 def _from_dsn(options: OptionReader) -> dict[str, str]:
-    """What a ``dsn`` says, by the names of our options. Nothing of it is ever shown."""
+    """The parameters of a ``dsn``, by the names of our options. Errors never quote the ``dsn``."""
     dsn = options.text("dsn", "")
     if not dsn:
         return {}

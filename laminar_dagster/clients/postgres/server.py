@@ -1,4 +1,4 @@
-"""A PostgreSQL server, and how to get in."""
+"""A PostgreSQL server, and how to connect to it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Connection = psycopg.Connection[TupleRow]
 
 SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
-# Bytes: NAMEDATALEN less one.
+# In bytes: NAMEDATALEN less one.
 _LONGEST_APPLICATION: Final = 63
 
-# Where systems keep the authorities they trust.
+# Where operating systems keep their trusted certificate authorities.
 _BUNDLES: Final = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/cert.pem",
 )
-# A network that swallows everything is found out after about a minute.
+# A network that drops all packets is detected after about a minute.
 _KEEPALIVE: Final = {
     "keepalives": "1",
     "keepalives_idle": "30",
@@ -39,15 +39,15 @@ _KEEPALIVE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A database on a server, and how to get in.
+    """A database on a server, and how to connect.
 
     Attributes:
-        host: A name, an address, or the folder of a socket; several with commas between them, of
-            which the one that can be written to is used.
+        host: A name, an address, or the folder of a socket; or several, separated by commas, of
+            which the one that accepts writes is used.
         port: One port, or as many as hosts.
-        user: None for libpq's own: ``PGUSER``, or the account of this process.
-        password: None for libpq's own: ``PGPASSWORD``, or ``~/.pgpass``.
-        sslmode: As libpq knows it; None for ``verify-full``, or ``prefer`` on loopback.
+        user: None for libpq's default: ``PGUSER``, or the account of this process.
+        password: None for libpq's default: ``PGPASSWORD``, or ``~/.pgpass``.
+        sslmode: One of libpq's modes; None for ``verify-full``, or ``prefer`` on loopback.
         connect_timeout: Seconds for each host.
     """
 
@@ -65,18 +65,18 @@ class Server:
 
     @property
     def shown(self) -> str:
-        """The server, for people."""
+        """The server's address, for errors and logs."""
         return f"{self.host}:{self.port}"
 
     def connect(self, application: str, *, replication: bool = False) -> Connection:
-        """Open a connection, in which nothing is begun.
+        """Open a connection, without a transaction.
 
         Args:
-            application: What the server calls the session; see ``identifiers.session_name``.
-            replication: Whether it is one that makes replication slots.
+            application: The session's name on the server; see ``identifiers.session_name``.
+            replication: Whether it can run replication commands, such as creating a slot.
 
         Raises:
-            psycopg.OperationalError: It cannot be had.
+            psycopg.OperationalError: The connection failed.
         """
         mode = self.sslmode or ("prefer" if is_loopback(self.host) else "verify-full")
         optional: dict[str, Any] = {
@@ -91,15 +91,15 @@ class Server:
         }
         return psycopg.connect(
             autocommit=True,
-            # No prepared statements: a pool in between may give every transaction another session.
+            # No prepared statements: behind a pooler, each transaction may have another session.
             prepare_threshold=None,
             host=self.host,
             port=self.port,
             dbname=self.database,
             sslmode=mode,
-            # Kerberos' own encryption would pass by the certificates.
+            # Kerberos encryption would bypass the certificates.
             gssencmode="disable",
-            # libpq takes less than two seconds for two.
+            # libpq raises timeouts below two seconds to two.
             connect_timeout=max(2, round(self.connect_timeout)),
             target_session_attrs="read-write",
             client_encoding="UTF8",
@@ -109,7 +109,7 @@ class Server:
 
 
 def _trusted(mode: str) -> str | None:
-    """The authorities that this system trusts, where libpq would have none."""
+    """The system's trusted authorities, where libpq would have none."""
     if not mode.startswith("verify") or os.environ.get("PGSSLROOTCERT"):
         return None
     if (Path.home() / ".postgresql" / "root.crt").exists():

@@ -1,1 +1,1 @@
-"""What sources of changes to tables share, whatever database they come from."""
+"""What change sources (CDC) share, whatever the database."""

@@ -1,11 +1,11 @@
-"""The columns that a source of changes adds to those that its author declares.
+"""The metadata columns that a change source (CDC) adds to the columns its author declares.
 
-The rows are those of Debezium's envelopes over Kafka, so the same views run on either::
+The rows are the same as those of Debezium envelopes over Kafka, so the same views run on either::
 
     insert    c   one row of ``_weight`` +1
     snapshot  r   one row of ``_weight`` +1
-    delete    d   the row as it was, of ``_weight`` -1
-    update    u   the row as it was with -1, then the row as it is with +1
+    delete    d   the old row, with ``_weight`` -1
+    update    u   the old row with ``_weight`` -1, then the new row with +1
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ NAMES: Final = frozenset({OP, TABLE, POSITION, TIMESTAMP, WEIGHT})
 
 
 def declared(schema: pa.Schema) -> list[pa.Field]:
-    """The columns of the tables themselves."""
+    """The fields of the source's tables, without the metadata columns."""
     return [each for each in schema if each.name not in NAMES]

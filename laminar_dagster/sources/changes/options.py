@@ -1,4 +1,4 @@
-"""The options that every source of changes has, under the same names."""
+"""The options that every change source (CDC) has, under the same names."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ OnTruncate = Literal["fail", "dead_letter", "skip"]
 OnSchemaChange = Literal["fail", "ignore"]
 Before = Literal["optional", "required"]
 
-# For a source's own table of options. The attributes are those of its record of options:
-#   tables            which, with their schema or database before a dot
+# Merged into each change source's own table of options. The attributes:
+#   tables            the captured tables, each with its schema or database before a dot
 #   include_metadata  whether ``_op``, ``_table``, ``_position`` and ``_timestamp`` are columns
-#   snapshot          whether to begin with what the tables hold
-#   snapshot_workers  how many connections copy at once
-#   snapshot_file     about how large a file of the copy may get
-#   on_gap            whether a lost log stops the pipeline, or a new snapshot follows
-#   on_truncate       what becomes of a table that is emptied at one stroke
-#   on_schema_change  whether a declared column that is gone stops the pipeline, or is null
-#   before            whether an update without the row before it is a bad record
-#   idle_timeout      how long nothing may have come before the watermark is not held back
+#   snapshot          whether to begin with a snapshot of the tables
+#   snapshot_workers  how many connections copy the snapshot at once
+#   snapshot_file     about how large a file of the snapshot may get
+#   on_gap            when log was lost: stop the pipeline, or take a new snapshot
+#   on_truncate       what to do when a table is truncated
+#   on_schema_change  when a declared column is dropped: stop the pipeline, or read null
+#   before            whether an update without the row's old values is a bad record
+#   idle_timeout      how long without changes until the source no longer holds back the watermark
 SHARED: Final[Known] = {
     "tables": ("tables", names),
     "include.metadata": ("include_metadata", flag),
@@ -51,9 +51,9 @@ DEFAULT_FILE_BYTES: Final = 32 * 1024 * 1024
 
 
 def own_defaults(defaults: dict[str, str]) -> dict[str, str]:
-    """What a pipeline sets for its sources, as far as it means anything to a source of changes.
+    """The pipeline's default options, without those that mean nothing to a change source.
 
-    ``on_gap: earliest`` does not: a log that lost its beginning cannot be gone on with. A new
-    snapshot has to be asked for at the source itself.
+    ``on_gap: earliest`` is dropped: reading cannot resume in a log that lost its beginning. A new
+    snapshot has to be requested at the source itself.
     """
     return {name: text for name, text in defaults.items() if name != "on_gap"}

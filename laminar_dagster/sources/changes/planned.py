@@ -1,4 +1,4 @@
-"""What every source of changes does alike when an epoch is planned: it has one partition."""
+"""Planning an epoch of a change source (CDC): such a source has one partition."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from laminar_dagster.sources.formats.arrow_types import arrow_schema
 
 
 def schema_of(table: SourceTable) -> pa.Schema:
-    """The columns of a ``CREATE SOURCE TABLE``.
+    """The Arrow schema of a ``CREATE SOURCE TABLE``.
 
     Raises:
-        InvalidConfig: Names one that cannot be.
+        InvalidConfig: Names a column whose type is not supported.
     """
     try:
         return arrow_schema(table.columns)
@@ -31,7 +31,7 @@ def schema_of(table: SourceTable) -> pa.Schema:
 
 
 def no_such_key(table: str, key: tuple[str, ...]) -> tuple[str, str]:
-    """What is wrong with a source whose PRIMARY KEY is none of its table, and what to do."""
+    """The problem and the remedy when the declared PRIMARY KEY is not unique in its table."""
     columns = ", ".join(key)
     return (
         f"the database does not keep ({columns}) unique in table {table}",
@@ -40,7 +40,7 @@ def no_such_key(table: str, key: tuple[str, ...]) -> tuple[str, str]:
 
 
 def admitted_rows(snapshot: SourceSnapshot, start: int, limits: Admission) -> int:
-    """Up to which row of a snapshot an epoch reads; by bytes as large as its files on average."""
+    """The row of a snapshot at which an epoch ends; bytes are estimated from the mean row size."""
     left = snapshot.rows - start
     if limits.max_records is not None:
         left = min(left, limits.max_records)
@@ -59,17 +59,17 @@ def planned(
     clock: datetime,
     idle_timeout: timedelta | None,
 ) -> SourcePlan:
-    """The plan to read a range.
+    """The plan to read one range.
 
     Args:
-        source_id: Of the source.
-        identity: What the plan pins.
-        part: What the epoch reads; empty if nothing came.
-        gaps: What was lost before it.
-        previous: The plan before.
-        clock: Of the plan.
-        idle_timeout: How long nothing may have come before it holds back no watermark; None: it
-            always does.
+        source_id: The source's name.
+        identity: The identity that the plan pins.
+        part: The range that the epoch reads; empty if there are no changes.
+        gaps: What was lost before the range.
+        previous: The plan of the epoch before.
+        clock: The plan's clock.
+        idle_timeout: How long without changes until the source no longer holds back the watermark;
+            None: never.
     """
     quiet = quiet_since(previous, part, clock)
     is_idle = [

@@ -1,7 +1,7 @@
-"""Since when nothing has come from a source that has one partition.
+"""Since when no change has arrived from a source that has one partition.
 
-By the clocks of plans, which are stored: an epoch that is run again sees the same. Quiet for long
-enough, the source is idle, and holds back no watermark.
+Measured by the clocks of stored plans, so that an epoch that is retried decides the same. After
+``idle.timeout`` without changes the source is idle, and no longer holds back the watermark.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from laminar_dagster.core.plan import Quiet, SourcePlan
 def quiet_since(
     previous: SourcePlan | None, part: SourceRange, clock: datetime
 ) -> tuple[Quiet, ...]:
-    """Whether nothing came, and since the first of the plans that found it so."""
+    """Since which plan's clock the position has not advanced; empty if it just did."""
     if not part.is_empty:
         return ()
     before = previous.quiet if previous else ()

@@ -1,4 +1,4 @@
-"""The options of a source that name its server, for the client that reads them."""
+"""Reads the options that name a source's server, for the client that connects to it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from laminar_dagster.sources.option_values import Mistakes
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """Implements the ``OptionReader`` of the clients. No value is shown: it may be a secret."""
+    """Implements the clients' ``OptionReader``. Errors never show a value: it may be a secret."""
 
     options: Mapping[str, str]
     mistakes: Mistakes
 
     def text(self, name: str, default: str | None = None) -> str:
-        """An option that must not be empty, and must be there unless it has a default."""
+        """An option that must not be empty, and is required unless it has a default."""
         value = self.options.get(name)
         if value == "":
             self.mistakes.add(f"option `{name}` is empty")
@@ -27,7 +27,7 @@ class ServerOptions:
         return value or default or ""
 
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
-        """One of a few words."""
+        """An option that must be one of ``choices``; its case is ignored."""
         value = self.options.get(name)
         if value is None:
             return default
@@ -51,7 +51,7 @@ class ServerOptions:
             return default
 
     def limit(self, name: str, default: float) -> float:
-        """A duration that is more than nothing."""
+        """A duration greater than zero."""
         found = self.seconds(name, default)
         if not found > 0:
             self.mistakes.add(f"`{name}` must be more than nothing")

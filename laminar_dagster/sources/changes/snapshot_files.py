@@ -1,7 +1,7 @@
-"""Rows of a snapshot as files, and back.
+"""Writes rows of a snapshot to Arrow IPC files, and reads them back.
 
-A file holds the rows as the source hands them out, ``_weight`` and all, and beside them those that
-could not be decoded: a row with a reason is a bad one, and its other columns are null.
+A file holds the decoded rows with all columns, ``_weight`` included, and among them the
+records that could not be decoded: where ``_reason`` is set, all columns but ``_raw`` are null.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from laminar_dagster.sources.decoded import BadRecord, PlacedChunk, chunk_of
 RAW: Final = "_raw"
 REASON: Final = "_reason"
 
-# As much as one chunk holds.
+# The number of rows in one chunk of the reader.
 _CHUNK_ROWS: Final = 64 * 1024
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def file_bytes(rows: pa.RecordBatch, bad: list[BadRecord], places: list[int]) -> bytes:
-    """A file of rows.
+    """Encode a file of rows.
 
     Args:
-        rows: The good ones.
-        bad: The others.
-        places: Where in the file each bad one stands, ascending.
+        rows: The decoded rows.
+        bad: The records that could not be decoded.
+        places: The row of the file at which each bad record stands, ascending.
     """
     count = rows.num_rows + len(bad)
     is_bad = np.zeros(count, np.bool_)
     is_bad[places] = True
-    # Where a bad row stands, nothing is taken.
+    # A null index where a bad row stands: ``take`` then yields null.
     taken = pa.array(np.cumsum(~is_bad) - 1, mask=is_bad)
     columns = [column.take(taken) for column in rows.columns]
     raw: list[bytes | None] = [None] * count
@@ -67,16 +67,16 @@ def read_snapshot(
     """The rows ``start`` to ``end`` of a snapshot, in order.
 
     Args:
-        source_id: Of the source.
-        schema: The columns that are wanted.
-        keeper: Has the files.
-        snapshot: Which one.
+        source_id: The source's name, for errors.
+        schema: The columns to read.
+        keeper: Reads the snapshot's files.
+        snapshot: The snapshot to read.
         start: The first row.
         end: The row after the last.
 
     Raises:
         SeekFailed: The snapshot was taken with other columns.
-        ObjectMissing, ChecksumMismatch: A file is gone, or not what it was.
+        ObjectMissing, ChecksumMismatch: A file is missing or corrupt.
     """
     first = start
     for file, begin, until in snapshot.pieces(start, end):

@@ -1,7 +1,7 @@
-"""Which columns a source of changes adds, by its options.
+"""Which metadata columns a change source (CDC) adds, by its options.
 
-``_op`` and ``_weight`` are columns of every one. ``SELECT *`` leaves ``_op`` out: what happened to
-a row is no part of it, and a row that is taken back has another ``_op`` than when it came.
+``_op`` and ``_weight`` are always there. ``SELECT *`` leaves ``_op`` out: a row's retraction has
+another ``_op`` than its insertion, so the two would not cancel out.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _METADATA: Final = (*_TABLES, Column(POSITION, "string"), Column(TIMESTAMP, "tim
 def change_traits(options: Mapping[str, str], lacks_retractions: str = "") -> SourceTraits:
     """The columns that the options of a source of changes add.
 
-    Odd values are for the adapter to refuse.
+    Invalid values are left for the adapter to refuse.
 
     Args:
-        options: ``tables`` and ``include.metadata`` are looked at.
+        options: Only ``tables`` and ``include.metadata`` decide the columns.
         lacks_retractions: See ``SourceTraits``.
     """
     added: tuple[Column, ...] = ()
@@ -34,13 +34,13 @@ def change_traits(options: Mapping[str, str], lacks_retractions: str = "") -> So
     if options.get("include.metadata", "").lower() == "true":
         added, hidden = _METADATA, frozenset()
     elif "," in options.get("tables", ""):
-        # Rows of several tables have to be told apart.
+        # Rows of several tables must be distinguishable.
         added = _TABLES
     return SourceTraits(
         columns=(*added, *CHANGE),
         hidden=hidden,
         lacks_retractions=lacks_retractions,
-        # A new snapshot after a gap has rows that were given out already.
+        # A new snapshot after a gap repeats rows that were emitted already.
         replaces_rows=bool(lacks_retractions) or options.get("on_gap", "").lower() == "snapshot",
         enforces_keys=True,
     )

@@ -1,4 +1,4 @@
-"""How much of which file an epoch takes."""
+"""How far an epoch reads into each file, within its admission limits."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from laminar_dagster.sources.file.parquet_rows import row_count
 
 @dataclass(slots=True)
 class Budget:
-    """What is left of an epoch's limits, shared between the files that wait.
+    """What is left of an epoch's limits, shared between the files that are still to be planned.
 
-    The first record is always admitted.
+    At least one record is always admitted.
 
     Attributes:
-        waiting: How many files have something to read and have not had their turn yet.
+        waiting: How many files with unread data have not got their share yet.
     """
 
     limits: Admission
@@ -28,12 +28,12 @@ class Budget:
     _closed: bool = False
 
     def __post_init__(self) -> None:
-        """Start with everything."""
+        """Start with the full limits."""
         self._bytes = self.limits.max_bytes
         self._records = self.limits.max_records
 
     def enough(self, start: int) -> int | None:
-        """A place beyond which it does not matter how much there is."""
+        """An offset after which the file need not be scanned: its share ends before it."""
         if self._closed:
             return start + 1
         share = self._share(self._bytes)
@@ -49,7 +49,7 @@ class Budget:
             return start
         end, count = framing.cut(file, start, available, size, records)
         if end == start:
-            # A record may be larger than the share, as long as it fits into what is left.
+            # A record larger than the share is admitted if it fits into what is left of the limit.
             end, count = framing.cut(file, start, available, self._bytes, 1)
         if end == start and self._untouched:
             end, count = framing.first_end(file, start, available), 1
@@ -57,11 +57,11 @@ class Budget:
         return end
 
     def _share(self, left: int | None) -> int | None:
-        """An equal part, rounded up; what a file does not need is left to those after it."""
+        """An equal part of what is left, rounded up; an unused part goes to the later files."""
         return None if left is None else -(-left // self.waiting)
 
     def take_whole(self, file: OpenFile, start: int, available: int) -> int:
-        """The same for a file that is taken whole or not at all."""
+        """How far to read a file that is taken whole or not at all (Parquet)."""
         if self._closed or start == available:
             return start
         size = available - start

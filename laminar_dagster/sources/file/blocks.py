@@ -14,7 +14,7 @@ _BLANK: Final = b" \t\r\n"
 
 
 def records_of(block: Block) -> Records:
-    """The records of a block that are not blank; each stands at the byte at which it begins.
+    """The records of a block that are not blank, each at its byte position in the file.
 
     A byte order mark counts only where the file begins.
     """

@@ -1,9 +1,9 @@
-"""A directory of files, looked at with suspicion: nothing outside it is ever opened.
+"""Lists and opens the files of a directory; nothing outside it is ever opened.
 
 Which files belong to a source: regular files below the root whose relative path matches the
 pattern, except where a part of the path begins with ``.`` or ``_`` or the name ends in ``.tmp``
-(files that somebody is still writing). A link that stays inside the root is an alias of a file
-that is read under its own name, and is passed over; one that leads out is refused.
+(files still being written). A link that stays inside the root is passed over: its target is read
+under its own name. A link that leads out of the root is refused.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A file that is open for reading, as it was at one moment; growth is not seen."""
+    """An open file, with its size at the time of opening; bytes appended later are not read."""
 
     source_id: str
     path: str
@@ -49,7 +49,7 @@ class OpenFile:
 
         Raises:
             RetentionExpired: The file has become shorter than that.
-            SourceUnavailable, AuthFailed: It cannot be read.
+            SourceUnavailable, AuthFailed: The file cannot be read.
         """
         parts: list[bytes] = []
         while length > 0:
@@ -68,11 +68,12 @@ class OpenFile:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """The files of a source.
+    """The files of a source: those below ``root`` that match ``pattern``.
 
     Attributes:
         root: Absolute. May itself be a link.
-        pattern: Of the relative path: ``*`` and ``?`` within a part, ``**`` for any folders.
+        pattern: Matched against the relative path: ``*`` and ``?`` within a part, ``**`` for any
+            number of folders.
     """
 
     source_id: str
@@ -80,10 +81,10 @@ class Directory:
     pattern: str
 
     def require_folder(self, where: str) -> None:
-        """Before the first epoch: a folder that never was there will not come back by itself.
+        """Refuse a missing folder before the first epoch, where it is a mistake in the config.
 
         Raises:
-            InvalidConfig: There is none.
+            InvalidConfig: The folder does not exist.
         """
         try:
             is_folder = stat.S_ISDIR(os.stat(self.root).st_mode)
@@ -136,7 +137,7 @@ class Directory:
         return tuple(sorted(found, key=str.encode))
 
     def size(self, relative: str) -> int:
-        """How long a file is, at a glance; 0 for one that cannot be seen."""
+        """A file's size; 0 if it cannot be read."""
         try:
             return os.stat(self.root / relative, follow_symlinks=False).st_size
         except (OSError, ValueError):
@@ -157,8 +158,8 @@ class Directory:
 
         Raises:
             SeekFailed: The path is not one that this source could have listed.
-            FileNotFoundError: It is not there (any more).
-            SourceUnavailable, AuthFailed: It cannot be read.
+            FileNotFoundError: The file does not exist, or no longer.
+            SourceUnavailable, AuthFailed: The file cannot be read.
         """
         self._refuse_odd_path(relative)
         try:
@@ -234,7 +235,7 @@ class _Matcher:
         self._deep = "**" in self._parts
 
     def matches(self, relative: str) -> bool:
-        # Which beginnings of the pattern the path so far can be: linear, whatever the pattern.
+        # Tracks every prefix of the pattern that fits so far: linear, whatever the pattern.
         reached = _skip_folders({0}, self._parts)
         for part in relative.split("/"):
             after: set[int] = set()
@@ -252,7 +253,7 @@ class _Matcher:
 
 
 def _skip_folders(places: set[int], parts: tuple[str, ...]) -> set[int]:
-    """``**`` may also stand for no folder at all."""
+    """The places with every ``**`` also skipped: it may stand for no folder at all."""
     reached = set(places)
     for place in sorted(places):
         while place < len(parts) and parts[place] == "**":
@@ -274,7 +275,7 @@ def problem_with_pattern(pattern: str) -> str:
 
 
 def as_named(error: OSError, source_id: str, path: str) -> LaminarError:
-    """The named error of what the operating system says."""
+    """Translate an error of the operating system into one of ours."""
     reason = f"{_shown(path)}: {os.strerror(error.errno) if error.errno else error}"
     if is_forbidden(error):
         return AuthFailed(f"source {source_id}", reason)

@@ -1,8 +1,8 @@
-"""Telling a file that has grown from one that was replaced.
+"""Tells a file that has grown from one that was replaced.
 
-A fingerprint says how far the file was planned to be read, how far it could have been read, and
-hashes of the first and of the last bytes before the planned end. Those bytes are whole records, so
-growth does not change them, while a file that was rewritten, rotated or copied over has others.
+A fingerprint holds the offset up to which the plan reads the file, the offset up to which it could
+have, and hashes of the first and the last bytes before the planned end. Those bytes are complete
+records, so appending does not change them; rewriting, rotating or copying over the file does.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _TEXT: Final = re.compile(r"1:(\d{1,20}):(\d{1,20}):([0-9a-f]{32}):([0-9a-f]{32}
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What a plan pins of a file.
+    """The fingerprint of a file that a plan pins.
 
     Attributes:
-        end: Where the plan's range ends.
-        available: Where the last complete record ended that was seen; at ``end`` or after it.
+        end: The offset at which the plan's range ends.
+        available: The end of the last complete record seen; at or after ``end``.
         head: Hash of the first bytes before ``end``.
         tail: Hash of the last bytes before ``end``.
     """
@@ -37,7 +37,7 @@ class Fingerprint:
     tail: str
 
     def __str__(self) -> str:
-        """As plans spell it."""
+        """The text form that plans store."""
         return f"1:{self.end}:{self.available}:{self.head}:{self.tail}"
 
     @classmethod
@@ -45,7 +45,7 @@ class Fingerprint:
         """Read one from a plan.
 
         Raises:
-            SourceReplaced: It is not the fingerprint of a file.
+            SourceReplaced: The text is not the fingerprint of a file.
         """
         found = _TEXT.fullmatch(text)
         if not found:
@@ -58,13 +58,13 @@ class Fingerprint:
         return cls(end, available, head_of(file, end), _tail_of(file, end))
 
     def held_at(self, before: Fingerprint | None, start: int) -> Fingerprint | None:
-        """What is pinned when nothing is read after all: the start, and that more is there.
+        """The fingerprint if the file is not read after all: at ``start``, with more available.
 
-        None if nobody has pinned the start.
+        None if the last plan did not pin ``start``.
 
         Args:
-            before: Of the last epoch's plan.
-            start: Where that one ended, and this one begins.
+            before: The file's fingerprint in the last epoch's plan.
+            start: Where the last epoch ended, and this one begins.
         """
         if before is None or before.end != start:
             return None
@@ -72,16 +72,16 @@ class Fingerprint:
 
     @property
     def head_bytes(self) -> int:
-        """How many of the first bytes are hashed."""
+        """How many bytes ``head`` is the hash of."""
         return min(SAMPLE_BYTES, self.end)
 
     @property
     def was_read_to_its_end(self) -> bool:
-        """Whether the plan took everything there was."""
+        """Whether the plan reads all that was available."""
         return self.end == self.available
 
     def matches(self, file: OpenFile) -> bool:
-        """Whether a file holds what was read of this one."""
+        """Whether a file still starts with the bytes that this fingerprint was taken of."""
         return (
             file.size >= self.end
             and head_of(file, self.end) == self.head
@@ -89,10 +89,10 @@ class Fingerprint:
         )
 
     def require(self, file: OpenFile) -> None:
-        """Refuse a file that is not, or no longer, the one that was read.
+        """Refuse a file that was replaced or truncated.
 
         Raises:
-            SourceReplaced: It shrank, or its bytes are others.
+            SourceReplaced: The file is shorter, or its bytes differ.
         """
         if file.size < self.end:
             expected = f"{file.path} with {self.end} bytes or more"
@@ -103,7 +103,7 @@ class Fingerprint:
 
 
 def head_of(file: OpenFile, end: int) -> str:
-    """Hash of the first bytes before a place."""
+    """Hash of the file's first bytes, none of them at or after ``end``."""
     return _hash(file.read(0, min(SAMPLE_BYTES, end)))
 
 

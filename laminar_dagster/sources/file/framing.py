@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from laminar_dagster.sources.file.directory import OpenFile
 
-# Part of what makes reading repeatable: the same split always gives the same chunks.
+# Changing this cuts chunks elsewhere: the same split must always give the same chunks.
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 SHOWN_BYTES: Final = 64 * 1024
 
@@ -29,7 +29,7 @@ Ends = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole records, side by side.
+    """Complete records, contiguous in the file.
 
     Attributes:
         start: Where the first one begins in the file.
@@ -57,21 +57,21 @@ class Oversize:
 
 
 class Framing(Protocol):
-    """Finds the ends of records. A file is always looked at from the start of a record on."""
+    """Finds the ends of records. Every scan begins at the start of a record."""
 
     def complete_end(self, file: OpenFile, start: int, enough: int | None = None) -> int:
         """The end of the last complete record; ``start`` if there is none.
 
-        Any end of a record at or after ``enough`` may be given instead, to save looking further.
+        To save scanning, any record's end at or after ``enough`` may be returned instead.
         """
         ...
 
     def cut(
         self, file: OpenFile, start: int, end: int, max_bytes: int | None, max_records: int | None
     ) -> tuple[int, int]:
-        """The last end of a record within the limits; ``start`` if not even one record fits.
+        """The last record's end within the limits, and how many records there are up to it.
 
-        And how many records there are up to it, which is counted only if they are limited.
+        ``start`` if not even one record fits. Records are counted only if they are limited.
         """
         ...
 
@@ -86,13 +86,13 @@ class Framing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LineFraming:
-    """A record is a line. ``limit`` is how many bytes of one are taken into memory."""
+    """A record is a line. ``limit`` is the most bytes of a line that are taken into memory."""
 
     limit: int
     block: int = CHUNK_BYTES
 
     def complete_end(self, file: OpenFile, start: int, enough: int | None = None) -> int:
-        """Looks from the end of the file backwards, so it costs what the torn line costs."""
+        """Scans backwards from the end of the file: reads little more than the torn last line."""
         stop = file.size
         while stop > start:
             begin = max(start, stop - self.block)
@@ -118,7 +118,7 @@ class LineFraming:
                 return place + int(newline_ends(data)[max_records - count - 1]), max_records
             count += found
             place += len(data)
-        # A last record without a newline is one, too.
+        # A last record without a newline counts too.
         ended = place == start or file.read(place - 1, 1) == b"\n"
         return place, count if ended else count + 1
 
@@ -163,7 +163,7 @@ class QuotedFraming:
     block: int = CHUNK_BYTES
 
     def complete_end(self, file: OpenFile, start: int, enough: int | None = None) -> int:
-        """Looks from ``start`` on: only there it is known not to be within quotes."""
+        """Scans from ``start``: only there it is known that no quote is open."""
         end = start
         for block in self._frame(file, start, file.size, complete=False):
             end = block.end
@@ -190,7 +190,7 @@ class QuotedFraming:
         return last, count
 
     def first_end(self, file: OpenFile, start: int, end: int) -> int:
-        """The first end that ``blocks`` would find."""
+        """The end of the first record or block of records that ``_frame`` finds."""
         for block in self._frame(file, start, end, complete=True):
             return block.start + int(block.ends[0]) if isinstance(block, Block) else block.end
         return start
@@ -241,7 +241,7 @@ class QuotedFraming:
             place = stop
 
     def _ends(self, data: bytes) -> Ends:
-        """The ends of the records at the beginning of ``data`` that are no longer than allowed."""
+        """The ends of the leading records of ``data``, up to the first one longer than allowed."""
         newlines = newline_ends(data) if data.endswith(b"\n") else newline_ends(data)[:-1]
         if b'"' in data:
             quotes = np.flatnonzero(np.frombuffer(data, np.uint8) == ord('"'))
@@ -251,13 +251,13 @@ class QuotedFraming:
 
 
 def newline_ends(data: bytes) -> Ends:
-    """Where each line ends; the last one ends with the data."""
+    """The offset after each line; the last line ends with the data, with or without newline."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
     return ends if data.endswith(b"\n") or not data else np.append(ends, len(data))
 
 
 def _without_oversize(block: Block, limit: int) -> Iterator[Block | Oversize]:
-    """Set records aside that are too long, although they fitted into a block."""
+    """Replace the records of a block that are longer than the limit by ``Oversize``."""
     begin = 0
     for place in np.flatnonzero(np.diff(block.ends, prepend=0) > limit).tolist():
         first = int(block.ends[place - 1]) if place else 0

@@ -1,4 +1,4 @@
-"""What may stand in the ``WITH`` of a file source. Unknown options and odd values are refused."""
+"""The options in the ``WITH`` of a file source. Unknown options and bad values are refused."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ class FileOptions:
     """How to read a directory of files.
 
     Attributes:
-        pattern: Which files: ``*`` within a part of the path, ``**`` for any folders.
+        pattern: Which files to read: ``*`` within a part of the path, ``**`` for any folders.
         csv_header: Whether each file begins with the names of its columns.
         csv_multiline: Whether quoted fields may hold newlines. Without, a stray quote spoils one
             line and no more.
-        csv_null: What stands for null where it is not quoted.
+        csv_null: The unquoted text that stands for null.
         on_gap: Whether a vanished file that was not read to its end stops the pipeline, or is
             recorded as a gap.
         on_vanished: Whether a vanished file that was read to its end stops the pipeline.
-        idle_timeout: How long a file that was read to its end must not have been written to
-            before it no longer holds the watermark back. None is for ever.
-        settle: How long a file must not have been written to before a last line without a newline
-            counts as a record. None is for ever: it is left until its newline comes.
+        idle_timeout: How long after its last write a file that was read to its end stops holding
+            back the watermark. None: never.
+        settle: How long after its last write a last line without a newline counts as a record.
+            None: never, the line waits for its newline.
         max_record_bytes: A longer record is a bad one, of which the beginning is kept.
-        max_files: How many files there may be; each one costs about 300 bytes of every plan.
-        split_bytes: Read one file in pieces of about that size, side by side. None keeps a file
+        max_files: The most files there may be; each one costs about 300 bytes of every plan.
+        split_bytes: Read one file in parallel, in pieces of about that size. None keeps a file
             in one piece, and so in order.
     """
 
@@ -71,7 +71,7 @@ class FileOptions:
     split_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work.
+        """Refuse values that cannot work.
 
         Raises:
             ValueError: naming the option.
@@ -114,7 +114,7 @@ def read_options(options: Mapping[str, str], where: str) -> tuple[str, FileOptio
 
 
 def require_readable(schema: pa.Schema, options: FileOptions) -> None:
-    """Refuse columns that files of a format cannot hold.
+    """Refuse columns of a type that the format cannot hold.
 
     Raises:
         ValueError: naming the column.

@@ -1,9 +1,9 @@
 """Parquet files: taken whole, read row group by row group.
 
-A row group belongs to the split that holds its first byte, so a file can be cut anywhere. Columns
-are found by name; others are ignored, missing ones are null. A column may be stored in a type
-that fits into the declared one without loss, such as INT in BIGINT. Where it is not, the file is
-one bad record.
+A row group belongs to the split that holds its first byte, so a file can be split at any byte.
+Columns are matched by name; others are ignored, missing ones are null. A column may be stored in
+a type that fits into the declared one without loss, such as INT in BIGINT; otherwise the whole
+file is one bad record.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENDS: Final = 2 * len(MAGIC) + 4
 
 @dataclass(frozen=True, slots=True)
 class ParquetPiece:
-    """Some rows of a file."""
+    """Some rows of a Parquet file."""
 
     rows: pa.RecordBatch
     positions: pa.Int64Array
@@ -37,7 +37,7 @@ class ParquetPiece:
     size_bytes: int
 
     def bad_at(self, reasons: Mapping[int, str]) -> list[BadRecord]:
-        """Report the rows at some positions, in order."""
+        """The bad records of the rows at some positions, in order."""
         places = np.searchsorted(self.positions.to_numpy(), sorted(reasons)).tolist()
         return [
             BadRecord(position, _raw(self.rows, place), reasons[position])
@@ -46,7 +46,7 @@ class ParquetPiece:
 
 
 def is_complete(file: OpenFile) -> bool:
-    """Whether a file ends as a Parquet file does, so that nobody is still writing it."""
+    """Whether a file ends with a Parquet footer, so that nobody is still writing it."""
     if file.size < _ENDS or file.read(file.size - len(MAGIC), len(MAGIC)) != MAGIC:
         return False
     footer = int.from_bytes(file.read(file.size - 8, 4), "little")
@@ -54,7 +54,7 @@ def is_complete(file: OpenFile) -> bool:
 
 
 def row_count(file: OpenFile) -> int:
-    """How many rows a file says it has; 0 if it cannot be read."""
+    """How many rows the file's footer states; 0 if it cannot be read."""
     try:
         with _opened(file) as parquet:
             return int(parquet.metadata.num_rows)
@@ -83,7 +83,7 @@ def read_rows(file: OpenFile, start: int, end: int, schema: pa.Schema) -> Iterat
             begins = [_group_start(metadata, group) for group in groups]
             sizes = [metadata.row_group(group).num_rows for group in groups]
             if problem:
-                # Said once for a file, by the split that holds its beginning.
+                # Report once for the file: only the split at the file's beginning does.
                 bad = [BadRecord(0, b"", problem)] if start == 0 else []
                 yield ParquetPiece(nothing, none, bad, end - start)
                 return
@@ -113,7 +113,7 @@ def _read_group(parquet: Any, group: int, first: int, schema: pa.Schema) -> Iter
         whole = pa.RecordBatch.from_arrays(columns, names=schema.names)
         whole.validate(full=True)
     except _UNREADABLE as error:
-        # Rows that cannot be told apart are one bad record: the row group.
+        # The rows cannot be decoded one by one: the whole row group is one bad record.
         text = f"row group {group} of {info.num_rows} rows: {_reason(error)}"[:MAX_REASON]
         yield ParquetPiece(nothing, pa.array([], pa.int64()), [BadRecord(first, b"", text)], size)
         return
@@ -143,7 +143,7 @@ def _checked(part: pa.RecordBatch, first: int, schema: pa.Schema, size: int) -> 
 
 
 def _raw(rows: pa.RecordBatch, row: int) -> bytes:
-    """A row has no bytes of its own, so it is told as JSON."""
+    """The row as JSON: a Parquet row has no bytes of its own."""
     return json.dumps(rows.slice(row, 1).to_pylist()[0], default=str).encode()
 
 
@@ -161,7 +161,7 @@ def _problem_with(found: pa.Schema, declared: pa.Schema) -> str:
 
 
 def _fits(have: pa.DataType, want: pa.DataType) -> bool:
-    """Whether every value of a type is one of another."""
+    """Whether every value of type ``have`` can be stored in type ``want``."""
     types = pa.types
     if have == want or types.is_null(have):
         return True
@@ -202,7 +202,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(column.type):
-        # Nanoseconds are cut off at microseconds, as Spark does.
+        # Nanoseconds are truncated to microseconds, as Spark does.
         column = column.cast(kind, safe=column.type.unit != "ns")
     whole = column.combine_chunks()
     if isinstance(whole, pa.ChunkedArray):
@@ -211,7 +211,7 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 
 def _group_start(metadata: Any, group: int) -> int:
-    """The smallest offset of a row group's pages; its own field is not always written."""
+    """The smallest page offset of a row group; its own ``file_offset`` is not always written."""
     info = metadata.row_group(group)
     starts = [0]
     if info.num_columns:
@@ -223,7 +223,7 @@ def _group_start(metadata: Any, group: int) -> int:
 
 @contextmanager
 def _opened(file: OpenFile) -> Iterator[Any]:
-    """Open the file through its descriptor: the file that was checked is the one that is read."""
+    """Open the file through its descriptor, so that the file read is the one that was checked."""
     with (
         pa.PythonFile(_Seekable(file), mode="r") as stream,
         pyarrow.parquet.ParquetFile(stream) as parquet,
@@ -232,7 +232,7 @@ def _opened(file: OpenFile) -> Iterator[Any]:
 
 
 class _Seekable:
-    """A file as Arrow wants it."""
+    """An ``OpenFile`` with the interface of a Python file, for Arrow."""
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file

@@ -37,7 +37,7 @@ def file_range(source_id: str, part: SourceRange) -> tuple[str, int, int]:
     """The path, start and end of a range of a file.
 
     Raises:
-        SeekFailed: It is a range of another kind of source.
+        SeekFailed: The range belongs to another kind of source.
     """
     if not isinstance(part.start, FilePosition) or not isinstance(part.end, FilePosition):
         raise SeekFailed(source_id, f"{type(part.start).__name__} is not a position in a file")
@@ -46,9 +46,9 @@ def file_range(source_id: str, part: SourceRange) -> tuple[str, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class FileSplitReader:
-    """Decodes a split of a file into the declared columns. Opens the file itself, each time.
+    """Decodes a split of a file into the declared columns. Opens the file anew for each split.
 
-    The same split gives the same chunks, on any machine: they are cut by bytes.
+    The same split gives the same chunks on any machine, because chunks are cut by bytes.
     """
 
     source_id: str
@@ -57,7 +57,7 @@ class FileSplitReader:
     options: FileOptions
 
     def read(self, split: SourceRange) -> Iterator[PlacedChunk]:
-        """All records of the half-open range, in order; bad ones beside good ones.
+        """All records of the half-open range, in order; bad ones beside decoded ones.
 
         Raises:
             RetentionExpired: The file is gone, or shorter than the range.

@@ -1,4 +1,4 @@
-"""Puts records that could not be decoded back into their directory, as new files."""
+"""Replays dead letters of a file source: writes them back into the directory as new files."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def _content(
 
 
 def _write(directory: Directory, source_id: str, path: str, content: bytes) -> bool:
-    """The file appears whole, and only if there is none of the name; tells whether it did.
+    """Write the file atomically unless one of the name exists; return whether it was written.
 
-    One that is there may be from a replay that was cut short; the others are still to be written.
+    An existing file may be left from a replay that was cut short, so the caller goes on.
     """
     target = directory.root / path
     hidden = target.with_name(f".{target.name}.{os.getpid()}")

@@ -1,18 +1,17 @@
 """A directory of NDJSON, CSV or Parquet files as a source: every file is a partition.
 
 Text files may grow: an epoch reads up to the last complete record, and leaves a torn last line to
-the next. An epoch's limits are shared between the files that wait, so that all of them are read
-side by side and event time goes on in each. Parquet files are taken whole, once they are complete,
-in the order of their relative paths.
+the next. An epoch's limits are shared between all files with unread data, so that event time
+advances in each of them. Parquet files are taken whole, once they are complete, in the order of
+their relative paths.
 
-Files must not change where they were read. One that shrank, was replaced or is gone is a named
-error; which of these can be allowed is in ``FileOptions``.
+Bytes that were read must not change. A file that shrank, was replaced or is gone raises an error;
+``FileOptions`` says which of these can be allowed.
 
-Every file that holds a record has a range in every plan, if only an empty one: so that it is missed
-when it is gone, and so that one that waits for its turn holds back the watermark. It is idle when
-all of it was read before, and it was last written to longer than ``idle.timeout`` before the
-plan's clock. The time is the file's own (its mtime), so it needs no memory of earlier plans; the
-plan keeps the answer.
+Every file that holds a record has a range in every plan, even if an empty one: so that its loss is
+noticed, and so that an unread file holds back the watermark. A file is idle when all of it was
+read before, and its mtime is more than ``idle.timeout`` before the plan's clock. Using the mtime
+needs no memory of earlier plans; the plan stores the result.
 """
 
 from __future__ import annotations
@@ -65,14 +64,14 @@ class FileSource:
         options: FileOptions,
         where: str | None = None,
     ) -> None:
-        """Describe the source; nothing is looked at yet.
+        """Describe the source; does no I/O.
 
         Args:
-            source_id: Its name within the pipeline.
+            source_id: The source's name within the pipeline.
             root: The folder.
-            columns: Of a record.
+            columns: The columns of a record.
             options: How to read it.
-            where: What names the folder, for an error where it was never there.
+            where: The place in the config that names the folder, for the error if it is missing.
 
         Raises:
             ValueError: The columns cannot be read from such files.
@@ -93,11 +92,11 @@ class FileSource:
 
         Args:
             table: The statement.
-            project: Where a relative ``path`` begins.
-            defaults: Options that the pipeline sets for sources that do not.
+            project: The folder that a relative ``path`` starts from.
+            defaults: Options from the pipeline, for those that the source does not set itself.
 
         Raises:
-            InvalidConfig: Lists every mistake in its options, or names a column that cannot be.
+            InvalidConfig: Lists every mistake in the options, or names an unsupported column.
         """
         where = str(table.place)
         path, options = read_options({**defaults, **table.options}, where)
@@ -108,7 +107,7 @@ class FileSource:
 
     @property
     def source_id(self) -> SourceId:
-        """Its name within the pipeline."""
+        """The source's name within the pipeline."""
         return self._source_id
 
     @property
@@ -118,7 +117,7 @@ class FileSource:
 
     @property
     def schema(self) -> pa.Schema:
-        """The declared columns, as the reader hands them out."""
+        """The declared columns, as the reader's chunks have them."""
         return self._schema
 
     def plan(
@@ -130,14 +129,14 @@ class FileSource:
     ) -> SourcePlan:
         """Choose how far to read each file.
 
-        At least one record is admitted if one waits, whatever the limits say.
+        At least one record is admitted if there is one, whatever the limits are.
 
         Raises:
-            SourceReplaced: A file shrank, or holds other bytes than those that were read.
-            RetentionExpired: A file is gone.
+            SourceReplaced: A file shrank, or the bytes that were read have changed.
+            RetentionExpired: A file that was read is gone.
             SourceUnavailable, AuthFailed: The directory or a file cannot be read.
             InvalidConfig: A link leads out of the directory, or there are too many files, or the
-                directory never was there.
+                directory does not exist at the first epoch.
         """
         require_utc("clock", clock)
         if self._where is not None and previous is None and not start:
@@ -173,7 +172,7 @@ class FileSource:
         )
 
     def pin_held(self, plan: SourcePlan, previous: SourcePlan | None) -> SourcePlan:
-        """See ``PinsItsEnd``: a file that is held back was not read to its end."""
+        """See ``PinsItsEnd``: pin held back files as not read to their end."""
         pinned, before = self._pinned(plan), self._pinned(previous)
         ranges = []
         for part in plan.ranges:
@@ -187,9 +186,9 @@ class FileSource:
         return structs.replace(plan, ranges=tuple(ranges), identity=identity)
 
     def _order(self, paths: set[str], known: dict[str, int]) -> tuple[list[str], int]:
-        """In which order files get their share of an epoch, and how many of them wait.
+        """The order in which files get their share of an epoch, and how many have unread data.
 
-        Those with little to read come first: what they leave is shared between the others.
+        Files with little unread data come first: what they leave of their share goes to the others.
         """
         by_path = sorted(paths, key=str.encode)
         sizes = {path: self._directory.size(path) - known.get(path, 0) for path in by_path}
@@ -199,7 +198,7 @@ class FileSource:
         return sorted(by_path, key=lambda path: sizes[path]), max(1, waiting)
 
     def identity(self) -> FileIdentity:
-        """The fingerprints of all files as they are now, read to their end."""
+        """The fingerprints of all files as they are now, up to their last complete record."""
         prints: dict[str, str] = {}
         for path in self._directory.files(self._options.max_files):
             try:
@@ -212,7 +211,7 @@ class FileSource:
         return FileIdentity(fingerprints=prints)
 
     def verify(self, plan: SourcePlan) -> None:
-        """Check that the files still are what a plan pinned, before an attempt reads them again.
+        """Check that the files still match the plan's fingerprints, before a retry reads them.
 
         Raises:
             SourceReplaced, RetentionExpired: as ``plan`` does.
@@ -246,7 +245,7 @@ class FileSource:
         return tuple(range_of(path, one, two) for one, two in pairwise(edges))
 
     def reader(self) -> FileSplitReader:
-        """A reader for the executors, who must see the directory under the same path."""
+        """A reader for the executors, which must see the directory under the same path."""
         return FileSplitReader(str(self._source_id), self._directory, self._schema, self._options)
 
     def check_seek(self, position: SourcePosition) -> None:
@@ -272,10 +271,10 @@ class FileSource:
             raise vanished(self._source_id, path, offset) from None
 
     def acknowledge(self, positions: tuple[SourcePosition, ...]) -> None:
-        """Nobody needs to be told: files stay where they are."""
+        """Do nothing: files stay where they are."""
 
     def replay(self, batch: str, letters: Any) -> tuple[str, ...]:
-        """Put bad records back as new files, which the next epoch reads."""
+        """Write dead letters back as new files, which the next epoch reads."""
         return replay(self._directory, self._options, str(self._source_id), batch, letters)
 
     # --- one file ---------------------------------------------------------------------------------
@@ -296,7 +295,7 @@ class FileSource:
             raise SourceReplaced(self._source_id, expected, f"{file.size} bytes: it was cut off")
         available = self._available(file, start, budget.enough(start), clock)
         if not available:
-            # Nothing to read and nothing read: not a partition yet.
+            # Nothing read before and no complete record: not a partition yet.
             return None
         if self._options.format == "parquet":
             end = budget.take_whole(file, start, available)
@@ -309,7 +308,7 @@ class FileSource:
     def _available(
         self, file: OpenFile, start: int, enough: int | None, clock: datetime | None
     ) -> int:
-        """Up to where there are complete records (or at least up to ``enough``)."""
+        """The end of the last complete record, or any record's end at or after ``enough``."""
         if self._options.format == "parquet":
             if start:
                 if file.size != start:
@@ -332,7 +331,7 @@ class FileSource:
         return end
 
     def _require_record_end(self, file: OpenFile, offset: int) -> None:
-        """Refuse to go on in the middle of a record, such as one that was taken for settled."""
+        """Refuse to resume in the middle of a record, such as a settled line that was continued."""
         if offset == 0 or offset == file.size or file.read(offset - 1, 1) == b"\n":
             return
         following = file.read(offset, min(2, file.size - offset))
@@ -356,7 +355,7 @@ class FileSource:
                 cuts.append(place)
         return cuts
 
-    # --- what a plan says -------------------------------------------------------------------------
+    # --- reading plans ----------------------------------------------------------------------------
 
     def _offsets(self, positions: tuple[SourcePosition, ...]) -> dict[str, int]:
         offsets: dict[str, int] = {}
@@ -380,7 +379,7 @@ class FileSource:
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """What a plan says of one file."""
+    """What a plan holds of one file."""
 
     range: SourceRange
     fingerprint: Fingerprint
@@ -388,6 +387,6 @@ class _Lane:
 
 
 def _rested(file: OpenFile, clock: datetime, wait: timedelta) -> bool:
-    """Whether nobody wrote to a file for so long before a moment."""
+    """Whether a file's last write was at least ``wait`` before ``clock``."""
     age = to_utc_microseconds(clock) - file.modified_ns // 1000
     return age >= wait // timedelta(microseconds=1)

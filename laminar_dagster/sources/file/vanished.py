@@ -1,4 +1,4 @@
-"""Files that were read and are gone: which of them may be let go, and what was lost with them."""
+"""Files that were read and are gone: which of them are allowed, and what was lost with them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def gaps_of(
     known: Mapping[str, int],
     pinned: Mapping[str, Fingerprint],
 ) -> tuple[Gap, ...]:
-    """Let vanished files go where that is allowed; what was lost with them is recorded.
+    """Check that vanished files are allowed, and return the gaps of unread data they leave.
 
     Args:
-        source_id: For errors.
-        options: Say what is allowed.
-        gone: The files.
-        known: Up to where files were read.
-        pinned: What they were.
+        source_id: The source's name, for errors.
+        options: Which vanished files are allowed.
+        gone: The vanished files.
+        known: The offset up to which each file was read.
+        pinned: The last plan's fingerprints.
 
     Raises:
-        RetentionExpired: It is not allowed.
+        RetentionExpired: A vanished file is not allowed.
     """
     gaps: list[Gap] = []
     for path in gone:
@@ -51,10 +51,10 @@ def refuse_renamed(
     gone: Sequence[str],
     new: Sequence[str],
 ) -> None:
-    """A file that was read under another name would be read twice.
+    """Refuse new files that are renamed ones: their records would be read twice.
 
     Raises:
-        SourceReplaced: A new file holds what one of those held that are gone.
+        SourceReplaced: A new file starts with the content of a vanished one.
     """
     pins = {path: pinned[path] for path in gone if path in pinned}
     by_head: dict[tuple[int, str], list[str]] = {}
@@ -79,7 +79,7 @@ def refuse_renamed(
 def vanished(
     source_id: SourceId, path: str, offset: int, *, finished: bool = False
 ) -> RetentionExpired:
-    """The error of a file that is gone, from an offset on."""
+    """The error for a file that is gone, with what is lost from an offset on."""
     why = "nothing: the file is gone, or no longer matches `pattern`"
     if finished:
         why += "; it was read to its end, and `on_vanished` = 'forget' would allow that"
@@ -87,7 +87,7 @@ def vanished(
 
 
 def range_of(path: str, start: int, end: int) -> SourceRange:
-    """A stretch of a file, in bytes."""
+    """The range of a file from byte ``start`` to byte ``end``."""
     return SourceRange(
         start=FilePosition(path=path, byte_offset=start),
         end=FilePosition(path=path, byte_offset=end),

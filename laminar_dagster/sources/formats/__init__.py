@@ -1,1 +1,1 @@
-"""From bytes to Arrow: one decoder for each format, whatever the source."""
+"""Decoders from bytes to Arrow: one for each format, whatever the source."""

@@ -1,6 +1,6 @@
-"""Spark SQL types, as text, into Arrow types.
+"""Parses Spark SQL types, as text, into Arrow types.
 
-The Arrow types are those that Spark itself uses for its columns: timestamps in UTC with
+The Arrow types are those that Spark uses when it converts columns: timestamps in UTC with
 microseconds, 32-bit dates, 128-bit decimals.
 """
 
@@ -49,7 +49,7 @@ def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
     """The Arrow schema of a source's declared columns.
 
     Raises:
-        ValueError: A column's type is not one, or two columns share a name.
+        ValueError: A column's type is unknown, or two columns share a name.
     """
     fields: dict[str, pa.Field] = {}
     for column in columns:
@@ -69,7 +69,7 @@ def arrow_type(text: str) -> pa.DataType:
     """Read a type as Spark SQL spells it, such as ``array<decimal(10, 2)>``.
 
     Raises:
-        ValueError: It is none that a source can have; says what is wrong.
+        ValueError: The type is not supported; says what is wrong.
     """
     parser = _Parser(text)
     kind = parser.type(0)
@@ -78,7 +78,7 @@ def arrow_type(text: str) -> pa.DataType:
 
 
 class _Parser:
-    """A recursive descent over the tokens of one type."""
+    """A recursive descent parser over the tokens of one type."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,12 +1,12 @@
-"""Avro messages, a column at a time.
+"""Decodes Avro messages column by column.
 
-A library for Avro decodes record by record, because where a field begins is known only when the
-one before it was read. Here the records take turns the other way round: the first field of all
-records is read, then the second of all, and so on, along the writer's schema. Each step is a few
-operations on whole arrays (see ``binary.lanes``), and each field comes out as an Arrow column.
+A library for Avro decodes record by record, because a field's start is known only once the field
+before it was read. Here the loops are swapped: the first field of all records is read, then the
+second of all, and so on, along the writer's schema. Each step is a few operations on whole arrays
+(see ``binary.lanes``), and each field becomes an Arrow column.
 
 Every read is checked against the end of its record, and a record must end with its last field. So
-a bad one is found where it goes wrong, and its neighbours are decoded as if it were not there.
+a bad record is found where it goes wrong, and does not disturb the decoding of its neighbours.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class AvroDecoder(MessageDecoder):
     """Decodes Avro messages into the declared columns.
 
     Attributes:
-        writer_schema: The schema, as JSON, of messages that name none: there is no registry then.
+        writer_schema: The schema, as JSON, of messages without a schema id (no registry).
     """
 
     writer_schema: str = ""
 
     def plan(self, schema_id: int | None) -> Plan:
-        """Work out how to read messages of a schema."""
+        """The plan to read messages of a writer's schema."""
         if schema_id is None or self.registry is None:
             return plan_of(self.schema, *parse_avro(self.writer_schema))
         found = self.registry.schema(schema_id)

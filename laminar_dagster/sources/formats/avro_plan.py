@@ -1,14 +1,14 @@
-"""A writer's schema and the declared columns into readers: worked out once for each schema.
+"""Compiles a writer's Avro schema and the declared columns into readers, once for each schema.
 
-Declared columns are found by the name of the writer's field, or one of its aliases. What is not
-declared is stepped over, what the writer lacks is null. The types that can become another:
+Declared columns are matched to the writer's fields by name or alias. Fields that are not declared
+are skipped, columns that the writer lacks are null. The supported conversions:
 
 - int and long: any integer, if the value fits; FLOAT, DOUBLE, DECIMAL
 - float: FLOAT, DOUBLE; double: DOUBLE
-- string and bytes: STRING, BINARY; fixed: BINARY; enum: STRING; uuid: STRING, or as what it is of
+- string and bytes: STRING, BINARY; fixed: BINARY; enum: STRING; uuid: STRING, or as its base type
 - decimal: DECIMAL, if no digit is lost; date: DATE; timestamps: TIMESTAMP, TIMESTAMP_NTZ
-- every logical type: as the type that it is of
-- a union: as what each of its branches can become. A record that holds another branch is bad
+- every other logical type: as its base type
+- a union: as any of its branches. A record that holds a branch without conversion is bad
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Incompatible(ValueError):
 
 
 def plan_of(schema: pa.Schema, writer: Any, named: Named) -> read.Struct:
-    """What reads messages of a writer's schema into the declared columns.
+    """The reader of messages of a writer's schema into the declared columns.
 
     Raises:
-        Incompatible: They cannot be read into them.
+        Incompatible: A field cannot be converted to its declared type.
     """
     reader = Compiler(named).reader(writer, pa.struct(list(schema)), "")
     if not isinstance(reader, read.Struct):
@@ -53,7 +53,7 @@ def plan_of(schema: pa.Schema, writer: Any, named: Named) -> read.Struct:
 
 
 class Compiler:
-    """Makes walkers and readers of one schema."""
+    """Builds the walkers and readers of one schema."""
 
     def __init__(self, named: Named) -> None:
         """Take the named types of the schema."""
@@ -61,7 +61,7 @@ class Compiler:
         self._walkers: dict[str, walk.Walker] = {}
 
     def walker(self, writer: Any, path: str) -> walk.Walker:
-        """What steps over a type."""
+        """A walker that skips values of a type."""
         kind, details = resolved(writer, self._named)
         what = f"`{path}`" if path else _ROOT
         match kind:
@@ -89,7 +89,7 @@ class Compiler:
         name = details["name"]
         if name in self._walkers:
             return self._walkers[name]
-        # While it is being made, it can only be referred to.
+        # A recursive type refers to itself while it is being built: look it up when it is used.
         self._walkers[name] = walk.Named(what, lambda: self._walkers[name])
         made = walk.Fields(
             [self.walker(each["type"], _under(path, each["name"])) for each in details["fields"]]
@@ -98,10 +98,10 @@ class Compiler:
         return made
 
     def reader(self, writer: Any, kind: pa.DataType, path: str) -> read.Reader:
-        """What reads a type into a declared one.
+        """A reader of values of a writer's type into a declared type.
 
         Raises:
-            Incompatible: It cannot become that.
+            Incompatible: There is no conversion.
         """
         name, details = resolved(writer, self._named)
         what = f"`{path}`" if path else _ROOT
@@ -172,7 +172,7 @@ class Compiler:
 
 
 def match_fields(declared: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    """Which of the writer's fields, by number, is which declared one."""
+    """The writer's field numbers, each with the number of the declared field it becomes."""
     names = {each["name"]: number for number, each in enumerate(fields)}
     aliases: dict[str, int] = {}
     for number, each in enumerate(fields):

@@ -1,7 +1,7 @@
-"""Reads values of Avro into Arrow columns, of all lanes at once.
+"""Reads Avro values into Arrow columns, for all lanes at once.
 
-A reader exists for one type of a writer's schema and one declared type. It reads its value of
-every lane and returns a column of as many rows. What is not declared is stepped over by a walker.
+A reader is built for one type of a writer's schema and one declared type. It reads one value of
+every lane and returns a column with one row a lane. Undeclared fields are skipped by walkers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """A null, or a value that nobody can have."""
+    """A null, which takes no bytes."""
 
     kind: pa.DataType
 
@@ -51,7 +51,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A branch of a union that cannot become the declared type: who holds it is bad."""
+    """A branch of a union that cannot become the declared type: records that hold it are bad."""
 
     walker: Walker
     kind: pa.DataType
@@ -97,7 +97,7 @@ class Booleans:
 
 @dataclass(frozen=True, slots=True)
 class Floats:
-    """A float or a double: four or eight bytes, lowest first."""
+    """A float or a double: four or eight bytes, little-endian."""
 
     what: str
     size: int
@@ -110,17 +110,17 @@ class Floats:
             values = words.astype(np.uint32).view(np.float32)
         else:
             values = words.view(np.float64)
-        # A signalling NaN is a value as well.
+        # Converting a signalling NaN would warn.
         with np.errstate(invalid="ignore"):
             return pa.array(values.astype(self.kind.to_pandas_dtype(), copy=False))
 
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """String, bytes and fixed: as many bytes as a length says, or the schema.
+    """String, bytes and fixed: raw bytes, with a length before them or in the schema.
 
     Attributes:
-        size: What the schema says.
+        size: The length in the schema; None where a length stands before the bytes.
     """
 
     what: str
@@ -137,7 +137,7 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True)
 class Decimals:
-    """A decimal, in bytes or a fixed."""
+    """A decimal, stored as bytes or fixed."""
 
     what: str
     size: int | None
@@ -152,7 +152,7 @@ class Decimals:
 
 @dataclass(frozen=True, slots=True)
 class Uuids:
-    """A UUID in 16 bytes, as text."""
+    """A UUID stored in 16 bytes, read as text."""
 
     what: str
 
@@ -176,7 +176,7 @@ class Uuids:
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """An enum, as text."""
+    """An enum, read as text."""
 
     what: str
     symbols: pa.StringArray
@@ -198,8 +198,8 @@ class Struct:
     """A record.
 
     Attributes:
-        fields: In the writer's order: what to read, and as which of the declared fields; or what
-            to step over.
+        fields: In the writer's order: a reader with the number of its declared field, or a walker
+            that skips the field.
         kinds: The declared fields.
     """
 
@@ -270,7 +270,7 @@ class Lists:
 
 @dataclass(frozen=True, slots=True)
 class Maps:
-    """A map. Its keys are texts."""
+    """A map, whose keys are strings."""
 
     walker: Blocks
     key: Reader

@@ -1,12 +1,11 @@
-"""Finds its way through values of Avro: what every type of a writer's schema can do.
+"""Skips Avro values without decoding them: one walker for each type of a writer's schema.
 
-A walker steps over a value without decoding it. Of most types that is one operation for all lanes;
-of an array or a map, the items are stepped over in rounds, the first of every lane, then the
-second, and so on, until only a few lanes are left that have very many: these are finished one by
-one, which is then faster.
+Most types are skipped with one operation for all lanes. The items of arrays and maps are skipped in
+rounds, the first of every lane, then the second, and so on, until only a few lanes with very many
+items are left: these are finished one by one, which is then faster.
 
-A length, a count or an index is never trusted. A count of items cannot be larger than the bytes
-that are left could hold; a block's own size in bytes is compared with what its items took.
+A length, a count or an index is never trusted. A count of items must not exceed what the bytes
+that are left could hold; a block's stated size in bytes is compared with what its items took.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from laminar_dagster.sources.formats.binary.varints import (
 )
 
 MAX_DEPTH: Final = 32
-# Items that take no bytes, such as nulls, can be claimed in any number.
+# Items that take no bytes, such as nulls, are not limited by the bytes left: limit them here.
 MAX_EMPTY_ITEMS: Final = 16
-# Up to so many lanes are walked one by one.
+# At most this many lanes are walked one by one.
 FEW_LANES: Final = 16
 _NO_SIZE: Final = -(2**63)
 _WRONG_SIZE: Final = "a block of {} is not as long as it says"
@@ -37,16 +36,16 @@ _TOO_DEEP: Final = f"{{}} is nested more than {MAX_DEPTH} deep"
 
 
 class Walker(Protocol):
-    """Steps over values of one type."""
+    """Skips values of one type."""
 
     @property
     def least(self) -> int:
-        """How many bytes a value takes at least."""
+        """The smallest size of a value in bytes."""
         ...
 
     @property
     def size(self) -> int | None:
-        """How many it takes, where that is always the same."""
+        """The size of a value in bytes, if it is always the same."""
         ...
 
     def skip(self, lanes: Lanes) -> None:
@@ -57,21 +56,21 @@ class Walker(Protocol):
         """Step over one value and say where it ends.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The bytes are no such value.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """Null, boolean, float, double and fixed."""
+    """Null, boolean, float, double and fixed: values of a fixed size."""
 
     what: str
     size: int
 
     @property
     def least(self) -> int:
-        """As many as always."""
+        """The smallest size is the fixed size."""
         return self.size
 
     def skip(self, lanes: Lanes) -> None:
@@ -88,7 +87,7 @@ class Sized:
 
 @dataclass(frozen=True, slots=True)
 class Varint:
-    """Int, long and enum."""
+    """Int, long and enum: variable-length integers."""
 
     what: str
     least: int = 1
@@ -105,7 +104,7 @@ class Varint:
 
 @dataclass(frozen=True, slots=True)
 class Prefixed:
-    """String and bytes."""
+    """String and bytes: a length, then as many bytes."""
 
     what: str
     least: int = 1
@@ -128,14 +127,14 @@ class Prefixed:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A record."""
+    """A record: its fields, one after the other."""
 
     fields: Sequence[Walker]
     least: int = field(init=False)
     size: int | None = field(init=False)
 
     def __post_init__(self) -> None:
-        """Add up the fields."""
+        """Add up the sizes of the fields."""
         object.__setattr__(self, "least", sum(each.least for each in self.fields))
         sizes = [each.size for each in self.fields]
         known = [each for each in sizes if each is not None]
@@ -163,7 +162,7 @@ class Branches:
     size: None = None
 
     def choose(self, lanes: Lanes) -> Int64s:
-        """Read the index of every lane."""
+        """Read the index of the branch that each lane holds."""
         chosen = read_signed(lanes, f"the branch of {self.what}")
         odd = (chosen < 0) | (chosen >= len(self.branches))
         if odd.any():
@@ -193,11 +192,11 @@ class Branches:
 
 @dataclass(slots=True)
 class Named:
-    """A reference to a type that may hold itself."""
+    """A reference to a type that may contain itself."""
 
     what: str
     find: Callable[[], Walker]
-    # Only a union, an array or a map can end the recursion.
+    # A recursive value contains a union, an array or a map, which take a byte or more.
     least: int = 1
     size: None = None
 
@@ -235,7 +234,7 @@ class Blocks:
         return self._blocks_of_one(raw, at, end, depth, [], 0)
 
     def items(self, lanes: Lanes) -> tuple[Int64s, Int64s]:
-        """Step over all items: how many there are in each lane, and where each one begins."""
+        """Skip all items, and return how many each lane has, and where each item begins."""
         found = _Items()
         active = np.arange(len(lanes))
         while len(active) > FEW_LANES:
@@ -257,13 +256,13 @@ class Blocks:
         return found.counts(len(lanes)), found.in_order()
 
     def _most(self, part: Lanes, owners: Int64s, found: _Items) -> Int64s:
-        """How many items a block can have."""
+        """The most items that a block can have in the bytes left."""
         if self.item.least:
             return (part.end - part.at) // self.item.least
         return MAX_EMPTY_ITEMS - found.counts(int(owners[-1]) + 1)[owners]
 
     def _head(self, part: Lanes, owners: Int64s, found: _Items) -> tuple[Int64s, Int64s | None]:
-        """The number of items of the next block, and its size in bytes, if it says."""
+        """The number of items of the next block, and its size in bytes, where it is stated."""
         counts = read_signed(part, f"the number of items of {self.what}")
         sizes = None
         negative = np.flatnonzero(counts < 0)
@@ -272,7 +271,7 @@ class Blocks:
             sizes = np.full(len(part), _NO_SIZE, np.int64)
             sizes[negative] = read_signed(sized, f"the length of a block of {self.what}")
             part.put_back(negative, sized)
-            # The smallest number has no positive counterpart: it stays negative.
+            # Negating the smallest int64 overflows: it stays negative and is refused below.
             counts[negative] = -counts[negative]
         odd = np.flatnonzero((counts < 0) | (counts > self._most(part, owners, found)))
         if len(odd):
@@ -283,7 +282,7 @@ class Blocks:
         return counts, sizes
 
     def _block(self, part: Lanes, owners: Int64s, counts: Int64s, found: _Items) -> None:
-        """Step over the items of one block of each lane."""
+        """Skip the items of one block of each lane."""
         size = self.item.size
         if size is not None:
             number = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -299,7 +298,7 @@ class Blocks:
             self.item.skip(some)
             part.put_back(active, some)
             done += 1
-            # Who began at the end of the record has now been lost.
+            # A lane that had no bytes left for this item is lost: stop walking it.
             active = active[(counts[active] > done) & (begins < some.end)]
         for place in active.tolist():
             with found.of(part, place, int(owners[place])) as one:
@@ -344,25 +343,25 @@ class Blocks:
 
 
 class _Items:
-    """The items of some lanes, as they are found."""
+    """Collects where the items of some lanes begin."""
 
     def __init__(self) -> None:
         self._owners: list[Int64s] = []
         self._starts: list[Int64s] = []
 
     def add(self, owners: Int64s, starts: Int64s) -> None:
-        """Items that come behind all others of their lanes."""
+        """Add items that come after all others of their lanes."""
         self._owners.append(owners)
         self._starts.append(starts)
 
     def counts(self, lanes: int) -> Int64s:
-        """How many each lane has."""
+        """How many items each lane has."""
         if not self._owners:
             return np.zeros(lanes, np.int64)
         return np.bincount(np.concatenate(self._owners), minlength=lanes)
 
     def in_order(self) -> Int64s:
-        """Where the items begin: those of the first lane, then those of the second, and so on."""
+        """Where the items begin, ordered by lane."""
         if not self._starts:
             return np.empty(0, np.int64)
         starts = np.concatenate(self._starts)
@@ -371,7 +370,7 @@ class _Items:
 
     @contextmanager
     def of(self, lanes: Lanes, place: int, owner: int) -> Iterator[_One]:
-        """Walk one lane on its own."""
+        """Walk one lane on its own; an invalid value loses the lane."""
         one = _One(lanes.body.raw.data, int(lanes.at[place]), int(lanes.end[place]))
         try:
             yield one

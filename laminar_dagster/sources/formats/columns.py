@@ -1,7 +1,7 @@
-"""Parsed columns into declared columns: what the parsers of Arrow cannot do themselves.
+"""Converts parsed columns to declared types, where Arrow's parsers cannot do it themselves.
 
-A parser reads a column as its *wire* type; ``convert`` makes the declared type of it, and says
-which rows hold a value that does not fit.
+A parser reads a column as its *wire* type; ``convert`` casts it to the declared type, and returns
+the rows whose value does not fit.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from laminar_dagster.sources.formats import decimals
 
 _ZONE: Final = r"(?:[Zz]|[+-]\d\d(?::?\d\d)?)$"
 _BEYOND_MICROS: Final = r"(\.\d{6})\d+"
-# Where the time of day begins: a date's own hyphens are no offset.
+# Look for a zone only after the date, whose own hyphens look like an offset.
 _DATE_LENGTH: Final = 10
 
 
-# A failing stretch is cut into this many: a lone bad value then costs two conversions of all.
+# A failing range is split into this many: a lone bad value then costs two conversions of all.
 FAN_OUT: Final = 16
 
 BadRows = dict[int, str]
 
-# As SQL has them.
+# The types' names in SQL.
 FLOATS: Final = {pa.float32(): "FLOAT", pa.float64(): "DOUBLE"}
 
 
@@ -37,11 +37,11 @@ class Unfit(ValueError):
 
 
 def wire_type(kind: pa.DataType, *, times_as_text: bool) -> pa.DataType:
-    """What to ask the parser for.
+    """The Arrow type to ask the parser for.
 
     Args:
         kind: The declared type.
-        times_as_text: Read timestamps as text, to take spellings that the parser refuses.
+        times_as_text: Read timestamps as text, to accept formats that the parser refuses.
     """
     if pa.types.is_date32(kind) or pa.types.is_binary(kind):
         return pa.string()
@@ -67,7 +67,7 @@ def wire_type(kind: pa.DataType, *, times_as_text: bool) -> pa.DataType:
 
 
 def holds(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
-    """Whether a type, or one within it, is of a kind."""
+    """Whether a type, or a type nested in it, satisfies a test."""
     if test(kind):
         return True
     if pa.types.is_map(kind):
@@ -78,7 +78,7 @@ def holds(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
 
 
 def convert(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[pa.Array, BadRows]:
-    """Make the declared type of a column that was read as its wire type.
+    """Convert a column from its wire type to the declared type.
 
     Returns:
         The column, null where the value does not fit, and the reason for each such row. Whether a
@@ -106,18 +106,18 @@ def convert(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[pa.Array, BadRo
 
 
 def _compact(array: pa.Array, low: int, high: int) -> pa.Array:
-    """A part without the rest: a slice of a nested array would still hold all values."""
+    """Copy a range: a slice of a nested array would still convert all its values."""
     return array.take(pa.array(np.arange(low, high)))
 
 
 def finish(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Make the declared type of a column that was read as its wire type.
+    """Convert a column from its wire type to the declared type.
 
     Raises:
         ValueError: A value does not fit.
     """
     if pa.types.is_decimal(kind) and array.type == kind:
-        # The parser of JSON does not look at the digits again after it has scaled them.
+        # The JSON parser does not check the digits against the precision after scaling them.
         array.validate(full=True)
         return array
     if pa.types.is_decimal(array.type):
@@ -148,7 +148,7 @@ def _from_text(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_binary(kind):
         return pa.array([_base64(each) for each in array.to_pylist()], pa.binary())
     if pa.types.is_floating(kind):
-        # At once, and not by way of DOUBLE: a number that is rounded twice is not the nearest.
+        # Cast directly, not by way of DOUBLE: rounding twice may not give the nearest number.
         found = _cast_text(array, kind)
         spelt = pc.match_substring(array, "inf", ignore_case=True)
         if pc.any(pc.and_(pc.is_inf(found), pc.invert(spelt))).as_py():
@@ -167,7 +167,7 @@ def _cast_text(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _timestamps(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Read ISO 8601 with or without a zone, which is then UTC; beyond microseconds is cut off."""
+    """Parse ISO 8601, in UTC unless it has a zone; digits after microseconds are cut off."""
     text = pc.replace_substring_regex(array, _BEYOND_MICROS, r"\1")
     zoned = pc.match_substring_regex(pc.utf8_slice_codeunits(text, _DATE_LENGTH), _ZONE)
     plain = pa.timestamp("us")

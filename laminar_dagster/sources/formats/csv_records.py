@@ -1,7 +1,7 @@
-"""CSV as RFC 4180 has it: fields may be quoted, a quote within quotes is doubled.
+"""Decodes CSV as in RFC 4180: fields may be quoted, a quote within quotes is doubled.
 
-With a header, columns are found by name: others are ignored, missing ones are null. Without, the
-columns stand in the declared order. An empty field is null, and a quoted empty field is an empty
+With a header, columns are matched by name: others are ignored, missing ones are null. Without, the
+columns have the declared order. An empty field is null, and a quoted empty field is an empty
 text. Timestamps and dates are ISO 8601, binary is base64.
 """
 
@@ -60,14 +60,14 @@ class CsvDecoder:
             self._problem = "the file's header has none of the declared columns"
 
     def decode(self, records: Records) -> Outcome:
-        """All of the records, which are lines; the header is none."""
+        """Decode the records, which are lines; the header is skipped."""
         if len(records) and records.positions[0] < self.header_end:
             records = records.without(np.flatnonzero(records.positions < self.header_end))
         records, bad = self._screen(records)
         return decode_records(records, bad, self.schema, self._decode)
 
     def _decode(self, text: bytes | memoryview, count: int) -> tuple[pa.RecordBatch, BadRows]:
-        # The parser drops a byte order mark at the beginning of whatever it is given.
+        # The parser drops a byte order mark at the start of its input: double it to keep one.
         if bytes(text[:3]) == BYTE_ORDER_MARK:
             text = BYTE_ORDER_MARK + bytes(text)
         # All columns as text: the parser's own conversion would not say which record is bad.
@@ -106,7 +106,7 @@ class CsvDecoder:
         return pa.RecordBatch.from_arrays(columns, names=self.schema.names), bad
 
     def _screen(self, records: Records) -> tuple[Records, list[BadRecord]]:
-        """Set aside what the parser would take for something else than one record."""
+        """Set aside records that the parser would not read as exactly one record."""
         if not len(records):
             return records, []
         if self._problem:
@@ -147,7 +147,7 @@ def _misquoted(
 ) -> npt.NDArray[np.int64]:
     """Which records have a quote elsewhere than around a whole field.
 
-    What is left is read alike by everybody: by the parser, and by the search for record ends.
+    The parser and the search for record ends might read those differently.
     """
     if not len(quotes):
         return np.empty(0, np.int64)
@@ -155,7 +155,7 @@ def _misquoted(
     inside = owner < len(records)
     inside[inside] = quotes[inside] >= records.starts[owner[inside]]
     quotes, owner = quotes[inside], owner[inside]
-    # The number of each quote within its record: even ones open, odd ones close.
+    # The number of each quote within its record: even numbers open, odd ones close.
     first = np.searchsorted(quotes, records.starts)
     closes = (np.arange(len(quotes)) - first[owner]) % 2 == 1
     count = np.bincount(owner, minlength=len(records))
@@ -165,7 +165,7 @@ def _misquoted(
     at_end = quotes + 1 == records.ends[owner]
     opens_well = at_start | (before == delimiter) | (before == QUOTE)
     closes_well = at_end | (after == delimiter) | (after == QUOTE) | np.isin(after, _LINE_ENDS)
-    # A doubled quote closes and opens at once; a quote before an opening one must be its partner.
+    # A doubled quote closes and reopens: the quote before an opening one must be its partner.
     wrong = np.where(closes, ~closes_well, ~opens_well)
     return np.flatnonzero(
         (count % 2 == 1) | (np.bincount(owner, weights=wrong, minlength=len(records)) > 0)

@@ -1,14 +1,14 @@
-"""Envelopes of Debezium, in JSON: each tells of a change to a row of a table.
+"""Decodes Debezium envelopes in JSON: each describes a change to a row of a table.
 
     c, r  one row, ``after``, of ``_weight`` +1
     d     one row, ``before``, of ``_weight`` -1
     u     ``before`` with -1, then ``after`` with +1; without ``before`` (a Postgres table of
           REPLICA IDENTITY DEFAULT) only the latter, which is enough for a sink that upserts
-    m     a message that is about no row: skipped, as are the marks of transactions
-    t     the table was emptied: a bad record, because there is no such row
+    m     a logical message, about no row: skipped, as are transaction markers
+    t     the table was truncated: a bad record, because no rows can be retracted
 
 An envelope may stand alone, or as ``payload`` beside the ``schema`` that describes it. The schema
-says what a number in a column of time means, and what text in a decimal column is.
+states the unit of a timestamp, and whether a decimal's text is a number or base64.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ Shape = tuple[bool, ...]
 
 @dataclass
 class DebeziumDecoder:
-    """Decodes lines into rows with a weight.
+    """Decodes lines of JSON into rows with a weight.
 
     Attributes:
         schema: The declared columns, ``_op`` if it is wanted, and ``_weight``.
-        time_unit: Of timestamps that are numbers, where the message does not tell.
-        decimal_mode: What text in a decimal column is, where the message does not tell.
+        time_unit: The unit of numeric timestamps, where the message does not state it.
+        decimal_mode: How text in a decimal column is encoded, where the message does not state it.
         requires_before: Whether an update without ``before`` is bad.
     """
 
@@ -71,12 +71,12 @@ class DebeziumDecoder:
     _decoders: dict[tuple[Shape, bool], JsonDecoder] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Find the columns whose values come as text or as numbers."""
+        """Find the columns whose values may be text or numbers."""
         self._columns = [each for each in self.schema if each.name not in (OP, WEIGHT)]
         self._flexible = [each.name for each in self._columns if is_flexible(each.type)]
 
     def decode(self, records: Records) -> Outcome:
-        """All of the records, which are lines."""
+        """Decode the records, which are lines."""
         records, bad = screen(records)
         if not len(records):
             return Outcome(_empty(self.schema), np.empty(0, np.int64), bad)
@@ -93,7 +93,7 @@ class DebeziumDecoder:
     def _decode_by_shape(
         self, records: Records, bad: list[BadRecord], wrapped: npt.NDArray[np.bool_]
     ) -> Outcome:
-        """Decode records of equal shape together: each is read as if it were alone."""
+        """Group records by shape, and decode each group as if its records were alone."""
         groups: dict[tuple[Shape, bool], list[int]] = {}
         for place, is_wrapped in enumerate(wrapped.tolist()):
             key = self._shape_of(records.text(place)), is_wrapped
@@ -139,10 +139,10 @@ class DebeziumDecoder:
         return self._together(tuple(any(each) for each in zip(*shapes, strict=True)))
 
     def _together(self, shape: Shape) -> Shape:
-        """The shape to try on all records at once.
+        """The shape with which to try to decode all records at once.
 
-        The parser takes text for a decimal number, so only records that were looked at one by one
-        are read as numbers.
+        The parser also reads text as a decimal number, so decimals are read as numbers only in
+        records whose shape was found one by one.
         """
         kinds = [self.schema.field(name).type for name in self._flexible]
         return tuple(
@@ -157,7 +157,7 @@ class DebeziumDecoder:
         return tuple(_are_numbers([image.get(name) for image in images]) for name in self._flexible)
 
     def _changes(self, envelopes: pa.RecordBatch, records: Records) -> Outcome:
-        """The rows of envelopes that could be parsed."""
+        """The rows of envelopes that were parsed."""
         parts = {name: envelopes.column(name) for name in ("before", "after", "op", "status")}
         told: Told | None = None
         is_tombstone = np.zeros(len(records), np.bool_)
@@ -188,7 +188,7 @@ class DebeziumDecoder:
             columns.append(found)
             for row, reason in wrong.items():
                 reasons.setdefault(int(places[row]), reason)
-        # What goes stands before what comes.
+        # The retraction stands before the new row.
         order = np.concatenate([befores * 2, afters * 2 + 1])
         is_good[list(reasons)] = False
         chosen = np.argsort(order)
@@ -225,7 +225,7 @@ class DebeziumDecoder:
         spelled: pa.Array,
         has: dict[str, npt.NDArray[np.bool_]],
     ) -> BadRows:
-        """Envelopes that are about no row although they should be, and those that are none."""
+        """The reasons of bad records: no row for their ``op``, a truncate, or no envelope."""
         no_before = f"a delete without `before`: {_WHOLE_ROWS}"
         no_image = f"an update without `before`, which is required: {_WHOLE_ROWS}"
         truncated = "the table was emptied (truncate), which cannot be said of single rows"
@@ -251,7 +251,7 @@ class DebeziumDecoder:
     def _image(
         self, images: pa.Array, places: Offsets, told: Told | None, name: str, unsent: bool
     ) -> tuple[list[pa.Array], BadRows]:
-        """The columns of some rows as they were before or after, and which rows are bad."""
+        """The columns of the ``before`` or ``after`` rows at some places, and the bad rows."""
         images = images.take(pa.array(places))
         columns: list[pa.Array] = []
         bad: BadRows = {}
@@ -276,7 +276,7 @@ class DebeziumDecoder:
 
 
 def _merged(outcomes: list[Outcome], bad: list[BadRecord], schema: pa.Schema) -> Outcome:
-    """What groups of records became, in the order of the records."""
+    """Join the outcomes of groups of records, in the order of the records."""
     bad = sorted([*bad, *chain(*(each.bad for each in outcomes))], key=lambda each: each.position)
     skipped = sum(each.skipped for each in outcomes)
     if len(outcomes) == 1:
@@ -289,7 +289,7 @@ def _merged(outcomes: list[Outcome], bad: list[BadRecord], schema: pa.Schema) ->
 
 
 def _are_wrapped(records: Records) -> npt.NDArray[np.bool_]:
-    """Which envelopes are ``payload`` beside a ``schema``, perhaps: those are read otherwise."""
+    """Which envelopes may be a ``payload`` beside a ``schema``: those are read differently."""
     count = len(records)
     if _PAYLOAD not in records.data:
         return np.zeros(count, np.bool_)
@@ -306,7 +306,7 @@ def _at(records: Records, places: Offsets) -> Records:
 
 
 def _images(line: bytes) -> list[Members]:
-    """The row before and the row after, as far as they can be found."""
+    """The ``before`` and ``after`` objects of an envelope, if it can be parsed."""
     try:
         envelope = dict(members_of(line))
     except Unfit:
@@ -319,13 +319,13 @@ def _images(line: bytes) -> list[Members]:
 
 
 def _are_numbers(values: list[Any]) -> bool:
-    """Whether there are numbers and nothing else among some values."""
+    """Whether some values are numbers, apart from nulls."""
     kinds = {type(each) for each in values if each is not None}
     return kinds == {Number}
 
 
 def _codes(op: pa.Array) -> npt.NDArray[np.int64]:
-    """The number of each op among those that are known; -1 for others."""
+    """The index of each op in ``_OPS``; -1 for unknown ones."""
     found = pc.index_in(op, value_set=pa.array(_OPS)).cast(pa.int64())
     codes: npt.NDArray[np.int64] = found.fill_null(-1).to_numpy(zero_copy_only=False)
     return codes

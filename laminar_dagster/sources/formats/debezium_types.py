@@ -1,8 +1,8 @@
-"""Values as Debezium writes them: time as numbers, decimals as bytes, and what says so.
+"""Converts values as Debezium encodes them: time as numbers, decimals as bytes.
 
-A timestamp is ISO 8601 text, or a number of a unit that the schema of the message tells or the
-source's options. A date is ISO 8601 text or days since 1970. A decimal is a number, text, or its
-unscaled value in base64.
+A timestamp is ISO 8601 text, or a number whose unit is stated by the schema in the message, else
+by the source's options. A date is ISO 8601 text or days since 1970. A decimal is a number, text,
+or its unscaled value in base64.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from laminar_dagster.sources.formats.records import Offsets
 TimeUnit = Literal["ms", "us", "ns"]
 DecimalMode = Literal["string", "precise"]
 
-# Of the ``schema`` beside an envelope, what is asked.
+# The parts of the ``schema`` beside an envelope that are read.
 SCHEMA_TYPE: Final = pa.struct(
     {
         "fields": pa.list_(
@@ -60,7 +60,7 @@ _NAMES: Final[dict[TimeUnit, str]] = {
     "ns": "nanoseconds",
 }
 
-# The years 1 to 9999, as Spark has them.
+# The years 1 to 9999, the range of Spark's timestamps.
 _FIRST_SECOND: Final = -62_135_596_800
 _LAST_SECOND: Final = 253_402_300_799
 _SECONDS_A_DAY: Final = 86_400
@@ -69,7 +69,7 @@ _PRECISE: Final = Context(prec=100)
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the schemas of some messages say of a column; null where they say nothing."""
+    """What the schemas of some messages state of one column; null where they state nothing."""
 
     types: pa.StringArray
     names: pa.StringArray
@@ -78,12 +78,12 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the schemas of messages say of columns."""
+    """What the schemas of messages state of columns."""
 
     columns: dict[str, About]
 
     def of(self, name: str, places: Offsets) -> About:
-        """What is said of a column in the messages at some places."""
+        """What is stated of a column in the messages at some places."""
         found, indices = self.columns[name], pa.array(places)
         return About(
             found.types.take(indices), found.names.take(indices), found.scales.take(indices)
@@ -91,20 +91,20 @@ class Told:
 
 
 def is_flexible(kind: pa.DataType) -> bool:
-    """Whether values of a declared type come as text or as numbers."""
+    """Whether values of a declared type may be text or numbers."""
     kinds = (pa.types.is_timestamp, pa.types.is_date32, pa.types.is_decimal)
     return any(is_kind(kind) for is_kind in kinds)
 
 
 def wire_type(kind: pa.DataType, *, is_number: bool) -> pa.DataType:
-    """What to ask the parser for."""
+    """The Arrow type to ask the parser for."""
     if not is_number:
         return pa.string()
     return kind if pa.types.is_decimal(kind) else pa.int64()
 
 
 def told_by(schemas: pa.StructArray, names: list[str]) -> Told:
-    """Read what the schemas of messages say of some columns."""
+    """Read what the schemas of messages state of some columns."""
     count = len(schemas)
     parts, owners = _elements(pc.struct_field(schemas, "fields"), np.arange(count))
     is_after = _where_equal(pc.struct_field(parts, "field"), "after")
@@ -132,14 +132,14 @@ def finished(
     unit: TimeUnit,
     mode: DecimalMode | None,
 ) -> tuple[pa.Array, BadRows]:
-    """Make the declared type of a column that was read as its wire type.
+    """Convert a column from its wire type to the declared type.
 
     Args:
-        column: As it was read.
+        column: The column as it was parsed.
         kind: The declared type.
-        about: What the messages say of it, if they say anything.
-        unit: Of timestamps of which they do not.
-        mode: What text is to decimals of which they do not.
+        about: What the messages' schemas state of the column; None without schemas.
+        unit: The unit of timestamps, where the schema states none.
+        mode: How text in decimals is encoded, where the schema states nothing.
 
     Returns:
         The column, null where the value does not fit, and the reason for each such row.
@@ -200,7 +200,7 @@ def _dates(column: pa.Array, about: About | None) -> tuple[pa.Array, BadRows]:
 def _unlike(
     about: About | None, valid: npt.NDArray[np.bool_], known: tuple[str, ...], kind: pa.DataType
 ) -> BadRows:
-    """Rows whose message says that the number is something else."""
+    """The rows whose message states another logical type than the declared one."""
     if about is None:
         return {}
     other = valid & _flags(about.names.is_valid())
@@ -257,7 +257,7 @@ def _from_base64(text: str, scale: int) -> Decimal:
 
 
 def _elements(lists: pa.ListArray, owners: Offsets) -> tuple[pa.StructArray, Offsets]:
-    """The elements of lists, and the owner of the list that each is of."""
+    """The elements of lists, and the owner of each element's list."""
     parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
     return lists.flatten(), owners[parents]
 
@@ -272,6 +272,6 @@ def _numbers(column: pa.Int64Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[
 
 
 def _flags(values: pa.BooleanArray) -> npt.NDArray[np.bool_]:
-    # A copy: what Arrow hands out without one cannot be changed.
+    # Copied, because Arrow's own memory is read-only.
     flags: npt.NDArray[np.bool_] = values.fill_null(False).to_numpy(zero_copy_only=False).copy()
     return flags

@@ -1,7 +1,7 @@
-"""What Debezium puts in the place of a long value of Postgres that an update did not touch.
+"""Finds Debezium's placeholder for a long Postgres value (TOAST) that an update did not touch.
 
-It stands where the value would: as text, as bytes for ``bytea``, as the element of an array; for
-a ``uuid``, as one that is made of it; for an array of whole numbers, as one number for each byte.
+It stands in place of the value: as text, as bytes for ``bytea``, as the element of an array; for a
+``uuid``, as a UUID derived from it; for an array of integers, as one number for each byte.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ import pyarrow.compute as pc
 
 _PLACEHOLDER: Final = b"__debezium_unavailable_value"
 _BASE64: Final = base64.b64encode(_PLACEHOLDER)
-# As Java's ``UUID.nameUUIDFromBytes``.
+# Derived as in Java's ``UUID.nameUUIDFromBytes``.
 _UUID: Final = str(
     uuid.UUID(bytes=hashlib.md5(_PLACEHOLDER, usedforsecurity=False).digest(), version=3)
 )
 _NUMBERS: Final = list(_PLACEHOLDER)
 _SPELT_NUMBERS: Final = re.compile(rb"\s*,\s*".join(b"%d" % each for each in _NUMBERS))
-# A column of text may be declared for bytes, too, which then stay as they are spelt.
+# Every spelling in a STRING column, which may also be declared for bytes and UUIDs.
 _TEXTS: Final = (_PLACEHOLDER.decode(), _BASE64.decode(), _UUID)
 
 Flags = npt.NDArray[np.bool_]
 
 
 def may_be_unsent(data: bytes) -> bool:
-    """Whether a placeholder may stand in some messages, which may spell it with escapes."""
+    """Whether messages may hold a placeholder; escapes could hide one, so they count."""
     if b"\\" in data:
         return True
     texts = (_PLACEHOLDER, _BASE64.rstrip(b"="), _UUID.encode())
     return any(each in data for each in texts) or (
-        # A byte string is found faster than an expression.
+        # Searching for the first number is faster than the expression.
         b"95" in data and _SPELT_NUMBERS.search(data) is not None
     )
 
 
 def are_unsent(column: pa.Array) -> Flags:
-    """Which values of a column are the placeholder, or hold it."""
+    """Which values of a column are the placeholder, or contain it."""
     kind = column.type
     if pa.types.is_string(kind):
         return _flags(pc.is_in(column, pa.array(_TEXTS, pa.string())))
@@ -63,7 +63,7 @@ def are_unsent(column: pa.Array) -> Flags:
 
 
 def _any_of(lists: pa.ListArray, elements: Flags) -> Flags:
-    """Which lists have such an element."""
+    """Which lists contain a flagged element."""
     before = np.concatenate([[0], np.cumsum(elements)])
     edges = lists.offsets.to_numpy()
     found: Flags = (before[edges[1:]] > before[edges[:-1]]) & _flags(lists.is_valid())

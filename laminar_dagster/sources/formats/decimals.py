@@ -1,9 +1,8 @@
-"""Decimals from text and from JSON, where Arrow's own readers cannot be trusted.
+"""Reads decimals from text and JSON where Arrow's own readers cannot be trusted.
 
-Arrow scales the digits of a decimal without a look at whether they overflow: of 38 digits, some
-large numbers become others. It looks up the power of ten by which to scale in a table, and does
-not look where the table ends: a small enough exponent is read as zero, or ends the process. So it
-is given only what it reads right.
+Arrow scales the digits of a decimal without checking for overflow: some large numbers of 38 digits
+become others. And it looks up the power of ten in a table without a bounds check: a small enough
+exponent is read as zero, or crashes the process. So Arrow is given only what it reads right.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# What a decimal of 128 bits holds for sure.
+# The digits that a decimal of 128 bits always holds.
 _DIGITS: Final = 38
-# As much, of 256 bits.
+# The digits that a decimal of 256 bits always holds.
 _WIDE_DIGITS: Final = 76
 _SPELLING: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-# Characters of a number, in a text where each may be escaped.
+# Characters of a number, written as Unicode escapes.
 _ESCAPED: Final = re.compile(rb"\\u00(?:2[bBdDeE]|3\d|[46]5)", re.ASCII)
 
 _LOOK_BACK: Final = 64
@@ -30,17 +29,17 @@ _DIGIT: Final = np.isin(np.arange(256), np.frombuffer(b"0123456789", np.uint8))
 
 
 def wire_type(kind: pa.Decimal128Type) -> pa.DataType:
-    """What to ask the parser of JSON for, which takes as many digits as the type has."""
+    """The type to ask the JSON parser for: wide enough that scaling cannot overflow."""
     if kind.precision + kind.scale <= _DIGITS:
         return kind
     return pa.decimal256(kind.precision, kind.scale)
 
 
 def from_text(array: pa.StringArray, kind: pa.Decimal128Type) -> pa.Array:
-    """Read decimals, with white space around them or without.
+    """Parse decimals, which may have white space around them.
 
     Raises:
-        ValueError: A text is no number, or one that the type cannot hold exactly.
+        ValueError: A text is no number, or the type cannot hold it exactly.
     """
     longest = pc.max(pc.binary_length(array)).as_py() or 0
     odd = pc.or_(pc.match_substring(array, "e"), pc.match_substring(array, "E"))
@@ -56,7 +55,7 @@ def from_text(array: pa.StringArray, kind: pa.Decimal128Type) -> pa.Array:
 
 
 def _from_digits(array: pa.StringArray, kind: pa.Decimal128Type, longest: int) -> pa.Array:
-    """Read texts of up to 38 characters that have no exponent."""
+    """Parse texts of up to 38 characters without an exponent."""
     is_narrow = longest + kind.scale <= _DIGITS
     wide = kind if is_narrow else pa.decimal256(_WIDE_DIGITS, kind.scale)
     try:
@@ -67,17 +66,17 @@ def _from_digits(array: pa.StringArray, kind: pa.Decimal128Type, longest: int) -
 
 
 def exact(text: str, kind: pa.Decimal128Type) -> Decimal:
-    """A number that is text, with white space around it or without.
+    """Parse one number exactly; it may have white space around it.
 
     Raises:
-        ValueError: It is none, or one that the type cannot hold exactly.
+        ValueError: The text is no number, or the type cannot hold it exactly.
     """
     text = text.strip(" \t\n\v\f\r")
     found = _SPELLING.fullmatch(text)
     if not found:
         raise ValueError(f"{text[:80]!r} is not a number")
     if not found[1].strip("0."):
-        # Python knows no zero whose exponent has more than 18 digits.
+        # Python refuses a zero whose exponent has more than 18 digits.
         return Decimal((0, (0,), -kind.scale))
     context = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
     try:
@@ -87,10 +86,10 @@ def exact(text: str, kind: pa.Decimal128Type) -> Decimal:
 
 
 def may_be_too_small(data: bytes) -> npt.NDArray[np.int64]:
-    """Where in lines of JSON there may be a number that the parser must not see.
+    """Where lines of JSON may have a number so small that the parser might crash.
 
-    Only behind an exponent below zero may a number have more decimal places than the tables have
-    powers.
+    Only a number with a negative exponent can have more decimal places than Arrow's table has
+    powers of ten.
     """
     places: list[int] = []
     if b"e-" in data or b"E-" in data:
@@ -106,6 +105,6 @@ def may_be_too_small(data: bytes) -> npt.NDArray[np.int64]:
 
 
 def _ends_number(data: bytes, end: int) -> bool:
-    """Whether the digits before a place begin something: those of a UUID rarely do."""
+    """Whether the digits before a place begin a token; in a UUID they rarely do."""
     before = data[max(0, end - _LOOK_BACK) : end].rstrip(b"0123456789.")
     return not before or not before[-1:].isalnum()

@@ -1,4 +1,4 @@
-"""Columns that were found and not declared: in a schema, or in messages."""
+"""Columns discovered in a schema or in messages, rather than declared."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _PLAIN: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class FoundColumn:
-    """A field of a schema as a column.
+    """A discovered field as a column.
 
     Attributes:
-        type: As SQL spells it; empty if no column can hold it.
+        type: The type in SQL; empty if no column can hold the field.
         nullable: Whether it may be null.
     """
 
@@ -25,16 +25,16 @@ class FoundColumn:
 
 
 def around(text: str, inner: str) -> str:
-    """A type around another; empty if no column can hold that one."""
+    """An outer type with the inner one put in; empty if no column can hold the inner one."""
     return text.format(inner) if inner else ""
 
 
 def struct_of(fields: Mapping[str, str]) -> str:
-    """Of the fields that a column can hold: what is not declared is stepped over."""
+    """A struct of the fields that a column can hold; the reader skips the others."""
     spelt = [f"{sql_name(name)}: {kind}" for name, kind in fields.items() if kind]
     return around("struct<{}>", ", ".join(spelt))
 
 
 def sql_name(name: str) -> str:
-    """A name as SQL takes it."""
+    """A name in SQL, in backticks where it needs them."""
     return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"

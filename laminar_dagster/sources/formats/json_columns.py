@@ -1,7 +1,7 @@
-"""JSON of plain columns, read by the compiled library: a first look that most records pass.
+"""Decodes JSON of plain columns with the compiled library: a fast path for most records.
 
-It takes the usual spellings alone. What it takes, ``JsonDecoder`` takes with the same values; what
-it is not sure of, it leaves. So it changes how long decoding takes, and nothing else.
+It accepts only the usual spellings, with the same values as ``JsonDecoder``; the rest it leaves to
+``JsonDecoder``. So the fast path changes the speed, and nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from laminar_dagster.sources.formats.records import Offsets, Records
 from laminar_dagster.sources.native.library import OK, NotBuilt, native
 
-# The kinds of json_columns.c.
+# The values of ``kind`` in json_columns.c.
 _KINDS: Final[dict[pa.DataType, tuple[int, type[np.generic]]]] = {
     pa.bool_(): (0, np.uint8),
     pa.int8(): (1, np.int8),
@@ -32,7 +32,7 @@ _KINDS: Final[dict[pa.DataType, tuple[int, type[np.generic]]]] = {
     pa.date32(): (9, np.int32),
 }
 _DECIMAL: Final = 10
-# Digits that fit a word.
+# The most digits that fit into 64 bits.
 _PRECISION: Final = 18
 
 Flags = npt.NDArray[np.bool_]
@@ -59,14 +59,14 @@ class _Column(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class JsonColumns:
-    """Reads records of a schema with the compiled library."""
+    """Decodes records of a schema with the compiled library."""
 
     schema: pa.Schema
     library: ctypes.CDLL
 
     @classmethod
     def of(cls, schema: pa.Schema) -> JsonColumns | None:
-        """What reads such records; None if there is no library, or a column that is not plain."""
+        """A decoder for a schema; None without the library, or if a column is not plain."""
         if not len(schema) or not all(_is_plain(each.type) for each in schema):
             return None
         try:
@@ -75,9 +75,9 @@ class JsonColumns:
             return None
 
     def read(self, records: Records) -> tuple[pa.RecordBatch, Flags] | None:
-        """A row for each record, and of which records that is not sure; None if of hardly any.
+        """A row for each record, and which rows are unsure; None if most of them are.
 
-        The row of a record that it is not sure of means nothing.
+        The row of an unsure record is meaningless: decode that record otherwise.
         """
         count = len(records)
         columns = (_Column * len(self.schema))()
@@ -97,7 +97,7 @@ class JsonColumns:
             len(columns),
             unsure.ctypes.data,
         )
-        # Where most have to be read again, the first look is a waste of time.
+        # Where most have to be decoded again, the fast path is a waste of time.
         if left < 0 or 2 * left > count:
             return None
         arrays = [
@@ -145,7 +145,7 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def _prepare(column: _Column, field: pa.Field, count: int) -> tuple[npt.NDArray[Any], ...]:
-    """Describe a column, with memory of its own that has to be kept as long."""
+    """Describe a column to the library; the caller must keep the returned memory alive."""
     name = field.name.encode()
     column.name, column.name_bytes = name, len(name)
     valid = np.zeros(count, np.uint8)

@@ -1,4 +1,4 @@
-"""The columns that messages of JSON seem to have. A guess: the next message may show otherwise."""
+"""Guesses the columns of JSON messages from samples; the next message may contradict them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 
 from laminar_dagster.sources.formats.found_columns import FoundColumn, around, struct_of
 
-# As the reader of JSON takes them: a moment with its distance from UTC, or without, or a day.
+# The formats that the JSON reader accepts: a time with a UTC offset, without one, and a date.
 _MOMENT: Final = re.compile(
     r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})", re.ASCII
 )
@@ -21,7 +21,7 @@ _DIGITS: Final = 10**38
 
 
 def object_in(message: bytes) -> dict[str, Any] | None:
-    """The object that a message holds; None if it holds none."""
+    """The JSON object in a message; None if it is not one."""
     try:
         found = json.loads(message, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -30,10 +30,10 @@ def object_in(message: bytes) -> dict[str, Any] | None:
 
 
 def guess_columns(objects: Iterable[Mapping[str, Any]]) -> list[FoundColumn]:
-    """The members of objects as columns, in the order in which they first came.
+    """The members of objects as columns, in the order in which they first appear.
 
-    Each may be null: that no message lacked it so far says little. One that was always null, or
-    of kinds that no column holds together, has an empty type.
+    Every column may be null: that no sample lacked it says little. A member that was always null,
+    or of types that no column holds together, has an empty type.
     """
     members: dict[str, _Seen] = {}
     for each in objects:
@@ -44,14 +44,14 @@ def guess_columns(objects: Iterable[Mapping[str, Any]]) -> list[FoundColumn]:
 
 @dataclass(slots=True)
 class _Seen:
-    """What has been seen of one value."""
+    """The types seen of one value."""
 
     kinds: set[str] = field(default_factory=set)
     members: dict[str, _Seen] = field(default_factory=dict)
     elements: _Seen | None = None
 
     def add(self, value: Any) -> None:
-        """One more."""
+        """Add one value."""
         match value:
             case None:
                 return
@@ -74,7 +74,7 @@ class _Seen:
                     self.members.setdefault(name, _Seen()).add(each)
 
     def type(self) -> str:
-        """The type that holds all of them; empty if none does."""
+        """The type that holds all values seen; empty if none does."""
         match sorted(self.kinds):
             case ["array"]:
                 assert self.elements is not None

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from laminar_dagster.sources.formats.found_columns import FoundColumn, around, struct_of
 
 _PLAIN: Final = {"boolean": "boolean", "integer": "bigint", "number": "double", "string": "string"}
-# RFC 3339: a moment, with its distance from UTC.
+# RFC 3339: a ``date-time`` has a UTC offset.
 _TEXTS: Final = {"date-time": "timestamp", "date": "date"}
 _NUMBERS: Final = {"bigint", "double"}
 _MOST: Final = 2**63 - 1
@@ -22,10 +22,10 @@ def json_schema_columns(text: str, others: Mapping[str, str] = {}) -> list[Found
 
     Args:
         text: The schema.
-        others: The schemas that it refers to, by the names that it has for them.
+        others: The schemas that it refers to, by the names in its references.
 
     Raises:
-        ValueError: It cannot be read, or does not describe an object.
+        ValueError: The schema cannot be read, or does not describe an object.
     """
     try:
         documents = {"": json.loads(text), **{each: json.loads(others[each]) for each in others}}
@@ -46,11 +46,11 @@ def json_schema_columns(text: str, others: Mapping[str, str] = {}) -> list[Found
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """An object's members.
+    """The members of an object.
 
     Attributes:
-        home: The document that it stands in, where its references begin.
-        above: The references that led to it: one that comes again has no end.
+        home: The document that contains it, which its references are relative to.
+        above: The references that led to it: one that comes again is a recursion without end.
     """
 
     properties: Mapping[str, Any]
@@ -138,7 +138,7 @@ class _Reader:
     def _referred(
         self, reference: str, home: str, above: tuple[str, ...]
     ) -> tuple[Any, str, tuple[str, ...]] | None:
-        """What a reference leads to; None where it leads nowhere, or in a circle."""
+        """The target of a reference; None if there is none, or it is recursive."""
         name, _, pointer = reference.partition("#")
         home = name or home
         place = f"{home}#{pointer}"
@@ -174,7 +174,7 @@ def _of_value(value: Any) -> tuple[str, bool]:
 
 
 def _joined(found: Sequence[tuple[str, bool]]) -> tuple[str, bool]:
-    """The type that holds each of several; null alone is no type, and may stand beside any."""
+    """The type that holds all of several; null fits beside any, but is no type itself."""
     has_null = any(null for _, null in found)
     kinds = {kind for kind, null in found if kind or not null}
     if kinds == _NUMBERS:

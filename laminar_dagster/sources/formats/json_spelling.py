@@ -1,13 +1,13 @@
-"""One record of JSON, judged by its bytes alone, and spelt anew for the parser of Arrow.
+"""Judges one JSON record by its bytes alone, and respells it for Arrow's parser.
 
-That parser reads a batch in one go, and is not asked what is good: it reads some finite numbers as
-infinity, refuses some zeros, and a batch in which one record is odd. What it does not take as it
-is, or takes as something that may be wrong, is decided here: the record is bad, or its declared
-columns are written in a spelling that the parser reads right.
+Arrow's parser reads a batch in one go and does not say which record is bad: it reads some finite
+numbers as infinity, refuses some zeros, and refuses a whole batch for one odd record. What it
+refuses, or may have read wrong, is decided here: the record is bad, or its declared columns are
+respelled so that the parser reads them right.
 
-    a number for DOUBLE, FLOAT   the nearest one; nearer to infinity than to any: bad. To zero: zero
+    a number for DOUBLE, FLOAT   the nearest value; too large is bad, too small is zero
     a number for whole numbers   digits alone, within the range of the type
-    a number or text for DECIMAL exactly the number, with the scale of the type, or bad
+    a number or text for DECIMAL exactly the number, with the scale of the type; else bad
     NaN, Infinity, Inf           with a sign or without, for DOUBLE and FLOAT alone
 """
 
@@ -27,25 +27,25 @@ import pyarrow as pa
 from laminar_dagster.sources.formats import decimals
 from laminar_dagster.sources.formats.columns import FLOATS, Unfit
 
-# The sum of objects and arrays around a value. Python's parser recurses, and how deep it may
-# depends on who calls it; so the limit is one that it keeps wherever it is called.
+# The deepest nesting of objects and arrays. Python's parser recurses, and how deep it can depends
+# on the caller's stack; this limit is safe wherever it is called.
 DEEPEST: Final = 256
 
 _OPENERS: Final = np.frombuffer(b"[{", np.uint8)
 _CLOSERS: Final = np.frombuffer(b"]}", np.uint8)
 _STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _TEXT: Final = re.compile(_STRING.encode(), re.DOTALL)
-# What Arrow takes and Python does not; a string is matched first, so that nothing in it is.
+# Arrow accepts these and Python does not. Strings are matched first, to leave their content.
 _INFINITE: Final = re.compile(_STRING + r"|Inf(?!inity)|-NaN", re.DOTALL)
 _RESPELT: Final = {"Inf": "Infinity", "-NaN": "NaN"}
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _WHOLE: Final = re.compile(r"-?\d+", re.ASCII)
 _NUMBER: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?)(\d+))?", re.ASCII)
-# Without an exponent, so few characters are in the range of FLOAT.
+# Numbers without an exponent and this short are always in the range of FLOAT.
 _SHORT: Final = 25
-# Digits of an exponent; one of more is beyond what any digits in front of it can make up for.
+# Digits of an exponent; a longer one makes any number zero or infinite, whatever its digits.
 _POWER_DIGITS: Final = 18
-# Powers of ten that are not zero as DOUBLE, and that the parser takes.
+# Powers of ten that the parser accepts; anything below them is zero as DOUBLE.
 _LOWEST_POWER: Final = -400
 _HIGHEST_POWER: Final = 308
 # Half way between the largest FLOAT and the next power of two: rounds to infinity.
@@ -60,7 +60,7 @@ class Members(list[tuple[str, Any]]):
 
 
 class Number(str):
-    """A number as it was spelt, so that no digit is lost."""
+    """A number in its original spelling, so that no digit is lost."""
 
     __slots__ = ()
 
@@ -71,16 +71,16 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def record_speller(kinds: Mapping[str, pa.DataType]) -> Callable[[bytes], str]:
-    """What spells the declared columns of a record that was screened, or raises ``Unfit``."""
+    """A function that spells the declared columns of a screened record, or raises ``Unfit``."""
     spell = _objects(kinds)
     return lambda line: spell(members_of(line))
 
 
 def members_of(line: bytes) -> Members:
-    """The members of the object that a line is.
+    """Parse a line that is a JSON object into its members.
 
     Raises:
-        Unfit: It is none.
+        Unfit: The line is not a JSON object.
     """
     try:
         found = _DECODER.decode(_as_python_spells(line.decode()))
@@ -94,7 +94,7 @@ def members_of(line: bytes) -> Members:
 
 
 def is_too_deep(text: bytes) -> bool:
-    """Whether a record has more objects and arrays within each other than ``DEEPEST``."""
+    """Whether a record nests objects and arrays deeper than ``DEEPEST``."""
     if text.count(b"[") + text.count(b"{") <= DEEPEST:
         return False
     raw = np.frombuffer(_TEXT.sub(b"", text), np.uint8)
@@ -103,9 +103,9 @@ def is_too_deep(text: bytes) -> bool:
 
 
 def _as_python_spells(text: str) -> str:
-    """The same text, with those numbers in the spelling that Python takes.
+    """Respell the infinities and NaNs that Python does not accept.
 
-    So a position within it may be further than it stands in the record.
+    Positions in Python's errors then may be further on than in the record.
     """
     if "Inf" not in text and "-NaN" not in text:
         return text
@@ -182,7 +182,7 @@ def _floats(kind: pa.DataType) -> Speller:
 
 
 def _scaled(number: str, kind: pa.DataType) -> str:
-    """The same number, with one digit before the point."""
+    """The same number in scientific notation."""
     found = _NUMBER.fullmatch(number)
     if found is None:
         raise Unfit(f"{number[:80]!r} is not a number")
@@ -195,13 +195,13 @@ def _scaled(number: str, kind: pa.DataType) -> str:
     first = (-size if direction == "-" else size) + len(digits) - len(fraction) - 1
     if first < _LOWEST_POWER:
         return f"{sign}0.0"
-    # Zeros at the end would let two spellings of a number differ in length alone.
+    # Without trailing zeros, spellings of equal numbers do not differ in length alone.
     spelt = f"{sign}{digits[0]}.{digits[1:].rstrip('0') or '0'}e{first}"
     if first > _HIGHEST_POWER or math.isinf(nearest := float(spelt)):
         raise Unfit(f"the number is too large for {FLOATS[kind]}")
     if kind == pa.float32() and abs(nearest) >= _FLOAT_END:
-        # The nearest DOUBLE may be the end itself, and the number below it. Not ``abs`` of a
-        # ``Decimal``, which rounds.
+        # The nearest DOUBLE may be the limit itself, and the number below it: compare exactly.
+        # ``abs`` of a ``Decimal`` would round.
         if Decimal(spelt.lstrip("-")) >= _FLOAT_END:
             raise Unfit(f"the number is too large for {FLOATS[kind]}")
     return spelt
@@ -254,7 +254,7 @@ def _objects(kinds: Mapping[str, pa.DataType]) -> Callable[[Members], str]:
 
 
 def _maps(kind: pa.MapType) -> Speller:
-    """As a list of pairs, which the parser can read."""
+    """Spell a map as a list of key-value pairs, which the parser can read."""
     of_item = _speller(kind.item_type)
 
     def spell(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Values that come one by one, such as messages, laid out as records side by side."""
+"""Lays out single values, such as messages, as contiguous records."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def as_records(values: pa.BinaryArray, positions: Offsets) -> Records:
-    """The values as they are, end to end. None of them is null."""
+    """The values unchanged, end to end. None of them may be null."""
     edges, data = edges_of(values)
     return Records(data.tobytes(), edges[:-1], edges[1:], positions, are_lines=False)
 
 
 def as_lines(values: pa.BinaryArray, positions: Offsets) -> Records:
-    """The values, each with a newline at its end, if it has none itself. None of them is null."""
+    """The values, each ended by a newline, added where it is missing. None may be null."""
     edges, raw = edges_of(values)
     lengths = np.diff(edges)
     has_newline = np.zeros(len(values), np.bool_)
@@ -41,7 +41,7 @@ def as_lines(values: pa.BinaryArray, positions: Offsets) -> Records:
 
 
 def edges_of(values: pa.BinaryArray) -> tuple[Offsets, Bytes]:
-    """Where each value begins and the last one ends in some bytes, and those bytes, not copied."""
+    """The offsets of the values and of the last one's end, with the bytes, not copied."""
     if not len(values):
         return np.zeros(1, np.int64), np.empty(0, np.uint8)
     _, offsets, data = values.buffers()
@@ -52,7 +52,7 @@ def edges_of(values: pa.BinaryArray) -> tuple[Offsets, Bytes]:
 
 
 def folded(records: Records) -> tuple[Records, Offsets]:
-    """Lines of JSON, with a space for each newline that is white space.
+    """Replace the newlines in records of JSON by spaces, so that each is one line.
 
     Returns:
         The lines, and which of them have a newline inside a string, where JSON allows none.
@@ -68,7 +68,7 @@ def folded(records: Records) -> tuple[Records, Offsets]:
 
 
 def several_records(records: Records) -> Offsets:
-    """Which lines of CSV go on after the end of their record."""
+    """Which records of CSV hold a newline outside of quotes, and so more than one line."""
     inner, owner = _inner_newlines(records)
     if not len(inner):
         return inner
@@ -77,7 +77,7 @@ def several_records(records: Records) -> Offsets:
 
 
 def _inner_newlines(records: Records) -> tuple[Offsets, Offsets]:
-    """Where newlines stand that end no line, and the places of the records that hold them."""
+    """The newlines within records, and the places of the records that hold them."""
     nothing = np.empty(0, np.int64)
     if records.data.count(b"\n") == len(records):
         return nothing, nothing
@@ -90,14 +90,14 @@ def _inner_newlines(records: Records) -> tuple[Offsets, Offsets]:
 def _are_quoted(
     places: Offsets, owner: Offsets, quotes: Offsets, records: Records
 ) -> npt.NDArray[np.bool_]:
-    """Which places stand after an odd number of quotes of their record."""
+    """Which places are within quotes: after an odd number of quotes in their record."""
     before = np.searchsorted(quotes, places) - np.searchsorted(quotes, records.starts[owner])
     odd: npt.NDArray[np.bool_] = before % 2 == 1
     return odd
 
 
 def _escaped(raw: Bytes) -> Offsets:
-    """What stands right behind an odd number of backslashes."""
+    """The offsets right after an odd number of backslashes."""
     slashes = np.flatnonzero(raw == _BACKSLASH)
     if not len(slashes):
         return slashes

@@ -1,13 +1,13 @@
-"""Newline-delimited JSON: one object a line.
+"""Decodes newline-delimited JSON: one object a line.
 
 Fields that are not declared are ignored; declared ones that are missing are null. A value of
-another JSON type than the column's is a bad record, as is a declared field that stands twice.
+another JSON type than the column's is a bad record, as is a declared field that occurs twice.
 Numbers may be ``NaN`` and ``Infinity``, as in Spark. Timestamps and dates are ISO 8601 text,
 binary is base64, a decimal is a number or text.
 
-Whether a record is good, what it says, and why it is bad depend on its bytes alone. What reads many
-records at once, the compiled library or Arrow's parser, only takes good ones. ``json_spelling`` has
-the last word on all that these do not take.
+Whether a record is good, its values and why it is bad depend on its bytes alone. The fast paths,
+the compiled library and Arrow's parser, only accept good records; ``json_spelling`` decides on all
+records that these refuse.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from laminar_dagster.sources.formats.records import (
 from laminar_dagster.sources.formats.text import not_utf8
 
 _WHITE: Final = b" \t\r\n"
-# Up to so many lines that the parser does not take together are looked at one by one.
+# At most this many lines that the parser refuses together are decoded one by one.
 _LINE_BY_LINE: Final = 256
-# After a batch that was mostly not plain, so many are not looked at before they are parsed.
+# After a batch that was mostly not plain, skip the fast path for this many batches.
 _PASSED_BATCHES: Final = 15
 
 
@@ -72,17 +72,17 @@ class JsonDecoder:
         self._columns = JsonColumns.of(self.schema)
 
     def decode(self, records: Records) -> Outcome:
-        """All of the records, which are lines."""
+        """Decode the records, which are lines."""
         return self.decode_with(
             records, lambda places: self.decode_thoroughly(records.only(places))
         )
 
     def decode_with(self, records: Records, otherwise: Callable[[Offsets], Outcome]) -> Outcome:
-        """All of the records, which need not be lines, with the compiled library if there is one.
+        """Decode the records, which need not be lines, with the compiled library if there is one.
 
         Args:
-            records: What to decode.
-            otherwise: Decodes those at some places thoroughly.
+            records: The records.
+            otherwise: Decodes the records at some places without the compiled library.
         """
         found = self._first_look(records)
         if found is None:
@@ -104,12 +104,12 @@ class JsonDecoder:
             return None
         found = self._columns.read(records)
         if found is None:
-            # Records of one stream are alike: a look at each batch would be as much in vain.
+            # Records of one stream are alike: the next batches would most likely fail as well.
             self._batches_to_pass = _PASSED_BATCHES
         return found
 
     def decode_thoroughly(self, records: Records) -> Outcome:
-        """All of the records, which are lines, without the compiled library."""
+        """Decode the records, which are lines, without the compiled library."""
         records, bad = screen(records)
         small = self._too_small(records)
         found = decode_records(records.without(small), bad, self.schema, self._decode)
@@ -118,12 +118,12 @@ class JsonDecoder:
         return merged(found, self.decode_one_by_one(records.only(small)))
 
     def decode_one_by_one(self, records: Records) -> Outcome:
-        """All of the records, which are lines, by what has the last word on each."""
+        """Decode the records, which are lines, one by one with ``json_spelling``."""
         records, bad = screen(records)
         return decode_records(records, bad, self.schema, self._decode_each)
 
     def decode_together(self, records: Records) -> pa.RecordBatch | None:
-        """All of the records, which were screened; None if there is a bad one."""
+        """Decode the records, which were screened, in one go; None if any of them is bad."""
         if len(self._too_small(records)):
             return None
         try:
@@ -133,7 +133,7 @@ class JsonDecoder:
         return rows if not bad else None
 
     def _too_small(self, records: Records) -> Offsets:
-        """Records with a decimal, perhaps, that is so small that Arrow 26 crashes the process."""
+        """Records that may hold a decimal so small that Arrow 26 crashes the process."""
         if not self._has_decimals or not len(records):
             return np.empty(0, np.int64)
         places = decimals.may_be_too_small(records.data)
@@ -143,7 +143,7 @@ class JsonDecoder:
 
     def _decode(self, text: bytes | memoryview, count: int) -> tuple[pa.RecordBatch, BadRows]:
         if self._has_maps:
-            # The parser cannot read them as they are.
+            # The parser cannot read maps unless they are respelled.
             return self._decode_each(text, count)
         try:
             rows, bad = self._decode_all(text, count)
@@ -164,7 +164,7 @@ class JsonDecoder:
         return rows, {int(places[row]): reason for row, reason in wrong.items()}
 
     def _infinite(self, rows: pa.RecordBatch) -> Flags:
-        """Which rows hold an infinity: to the parser, a number that is too large is one as well."""
+        """Which rows hold an infinity: the parser also reads numbers that are too large as one."""
         found = np.zeros(len(rows), np.bool_)
         for name in self._has_floats:
             found |= _are_infinite(rows.column(name))
@@ -174,7 +174,7 @@ class JsonDecoder:
         return self._decode_lines(_lines(text))
 
     def _decode_lines(self, lines: list[bytes]) -> tuple[pa.RecordBatch, BadRows]:
-        """Lines as they are spelt anew: of those that are good, the parser takes each."""
+        """Respell each line and parse them together; the parser accepts every respelled line."""
         spelt: list[str] = []
         bad: BadRows = {}
         for row, line in enumerate(lines):
@@ -188,8 +188,8 @@ class JsonDecoder:
         return rows, wrong | bad
 
     def _decode_all(self, text: bytes | memoryview, count: int) -> tuple[pa.RecordBatch, BadRows]:
-        # The lenient way takes all that the plain way takes, and gives the same values, so it
-        # does not matter which is tried first: what worked last time.
+        # The lenient schema accepts all that the plain one does, with the same values, so the order
+        # in which they are tried does not matter: start with what worked last time.
         if self._plain == self._lenient:
             return self._parse(text, count, self._plain)
         if not self._times_as_text:
@@ -247,11 +247,11 @@ def _lines(text: bytes | memoryview) -> list[bytes]:
 
 
 def screen(records: Records) -> tuple[Records, list[BadRecord]]:
-    """Set aside what the parser must not see.
+    """Set aside records that the parser must not get.
 
-    A line that does not begin with ``{`` and end with ``}`` could be taken for a part of its
-    neighbour, a NUL byte for the end of everything, and a lone ``null`` makes the parser of
-    Arrow 26 crash the whole process.
+    A line that does not begin with ``{`` and end with ``}`` could be joined with its neighbour, a
+    NUL byte could end the input, and a lone ``null`` makes the parser of Arrow 26 crash the whole
+    process.
     """
     if not len(records):
         return records, []

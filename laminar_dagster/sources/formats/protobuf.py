@@ -1,8 +1,8 @@
-"""Protobuf messages, a field at a time.
+"""Decodes Protobuf messages field by field.
 
-The fields of all messages are found in rounds (see ``protobuf_scan``), and each declared one is
-then made a column (``protobuf_read``). A message that ends within a field, or holds what is none,
-is bad, and its neighbours are decoded as if it were not there.
+The fields of all messages are located in rounds (see ``protobuf_scan``), and each declared one is
+then made a column (``protobuf_read``). A message that ends within a field, or holds invalid bytes,
+is bad, and does not disturb the decoding of its neighbours.
 
 In Confluent's wire format the path of the message within its file follows the schema's id: the
 number of steps and the steps, as zigzag varints; a lone 0 stands for the first message.
@@ -41,16 +41,16 @@ class ProtobufDecoder(MessageDecoder):
     """Decodes Protobuf messages into the declared columns.
 
     Attributes:
-        descriptor_set: What ``protoc --include_imports --descriptor_set_out`` writes, for messages
-            that name no schema: there is no registry then.
-        message: The full name of the message in it.
+        descriptor_set: The output of ``protoc --include_imports --descriptor_set_out``, for
+            messages without a schema id (no registry).
+        message: The full name of the message type in the descriptor set.
     """
 
     descriptor_set: bytes = field(default=b"", repr=False)
     message: str = ""
 
     def plan(self, schema_id: int | None) -> Plan:
-        """Work out how to read messages of a schema."""
+        """The plan to read messages of a schema."""
         if schema_id is None or self.registry is None:
             return message_plan(message_named(self.descriptor_set, self.message), self.schema)
         found = self.registry.schema(schema_id)
@@ -62,14 +62,14 @@ class ProtobufDecoder(MessageDecoder):
 
 @dataclass
 class FilePlan:
-    """Reads messages of one file, which say themselves which message of it they are."""
+    """Reads messages of one file; each message states which type in the file it is of."""
 
     file: FileDescriptor
     schema: pa.Schema
     _plans: dict[tuple[int, ...], Plan | str] = field(init=False, default_factory=dict)
 
     def columns(self, lanes: Lanes) -> list[pa.Array]:
-        """Read a path and a message of every lane."""
+        """Read the path and the message of every lane."""
         parts: list[tuple[list[pa.Array], Int64s]] = []
         for path, places in _paths(lanes):
             plan = self._plan(path)
@@ -91,14 +91,14 @@ class FilePlan:
             try:
                 known = message_plan(message_at(self.file, path), self.schema)
             except ValueError as error:
-                # Not kept: there is no end of paths that do not exist.
+                # Not cached: the number of invalid paths is unlimited.
                 return str(error)
             self._plans[path] = known
         return known
 
 
 def _paths(lanes: Lanes) -> list[tuple[tuple[int, ...], Int64s]]:
-    """The messages of each path; the lanes then stand behind it."""
+    """The places of the messages of each path; the lanes then stand behind the path."""
     counts = read_signed(lanes, _PATH)
     if not counts.any():
         return [((0,), np.arange(len(lanes)))]

@@ -1,9 +1,9 @@
-"""A message of Protobuf and the declared columns into readers: worked out once for each schema.
+"""Compiles a Protobuf message type and the declared columns into readers, once for each schema.
 
-Declared columns are found by the name of the field. What is not declared is stepped over, what the
-message's type lacks is null. A field without presence that is not there has its default: 0, false
-or empty. One with presence, such as an ``optional`` or a member of a ``oneof``, is then null. The
-types that can become another:
+Declared columns are matched by the field's name. Undeclared fields are skipped, columns that the
+message type lacks are null. An absent field without presence has its default: 0, false or empty.
+An absent field with presence, such as an ``optional`` or a member of a ``oneof``, is null. The
+supported conversions:
 
 - integers: any integer, if the value fits; FLOAT, DOUBLE, DECIMAL
 - float: FLOAT, DOUBLE; double: DOUBLE; bool: BOOLEAN
@@ -11,11 +11,11 @@ types that can become another:
 - enums: STRING, the name, or the number where it has none; any integer, the number
 - messages: STRUCT; repeated: ARRAY; map: MAP
 - google.protobuf.Timestamp: TIMESTAMP; Duration: BIGINT, microseconds; StringValue and the other
-  wrappers: what their value can become, null where they are not there
+  wrappers: as their value, null where the wrapper is absent
 
-Of a field that stands more than once, the last one counts. Messages would have to be merged, which
-no writer asks for: a record in which one that is not repeated stands twice is bad, as is one in
-which a key of a map does.
+If a field occurs more than once, the last one counts. Messages would have to be merged, which no
+writer relies on: a record is bad if a message field that is not repeated occurs twice, or a key of
+a map does.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _LARGEST: Final = np.uint64(2**63 - 1)
 
 
 def message_plan(message: Descriptor, schema: pa.Schema) -> read.Message:
-    """What reads messages of a type into the declared columns.
+    """The reader of messages of a type into the declared columns.
 
     Raises:
-        Incompatible: They cannot be read into them.
+        Incompatible: A field cannot be converted to its declared type.
     """
     return _message(message, list(schema), "")
 
@@ -88,7 +88,7 @@ def _map(field: FieldDescriptor, kind: pa.DataType, path: str) -> read.Field:
     key, value = entry.fields_by_number[1], entry.fields_by_number[2]
     pair = [kind.key_type, kind.item_type]
     what = f"`{path}`"
-    # What an entry lacks has its default, even a message.
+    # A key or value that an entry lacks has its default, even if it is a message.
     message = read.Message(
         [
             read.Single(1, _item(key, pair[0], f"{path}.key"), True),
@@ -102,7 +102,7 @@ def _map(field: FieldDescriptor, kind: pa.DataType, path: str) -> read.Field:
 
 
 def _strict(item: read.Item) -> read.Item:
-    """Of a closed enum as a map's value, blame the records with a number that it does not have."""
+    """Refuse records with an unknown number of a closed enum in a map's value."""
     if not isinstance(item, read.Number) or item.known is None:
         return item
     known, convert, what = item.known, item.convert, item.what

@@ -1,4 +1,4 @@
-"""Makes Arrow columns of the fields that were found in Protobuf messages."""
+"""Builds Arrow columns from the fields located in Protobuf messages."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from laminar_dagster.sources.formats.protobuf_scan import (
     together,
 )
 
-# The raw numbers of some lanes into a column of as many rows.
+# Converts one raw number a lane into a column with one row a lane.
 FromBits = Callable[[UInt64s, Lanes], pa.Array]
 
 _SIZES: Final = {EIGHT_BYTES: 8, FOUR_BYTES: 4}
 _MICROS: Final = 1_000_000
 _NANOS: Final = 1_000_000_000
-# What Google's types may hold: the years 1 to 9999, and as long a duration.
+# The ranges of Google's types: the years 1 to 9999, and a duration of about that length.
 _SECONDS_OF_TIME: Final = (-62_135_596_800, 253_402_300_799)
 _SECONDS_OF_SPAN: Final = (-315_576_000_000, 315_576_000_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A scalar other than a text.
+    """A scalar other than a string.
 
     Attributes:
-        known: The numbers of a closed enum: others count as if they were not there.
+        known: The numbers of a closed enum: other numbers count as absent.
     """
 
     what: str
@@ -51,7 +51,7 @@ class Number:
     known: Int64s | None = None
 
     def read(self, found: Found, lanes: Lanes) -> pa.Array:
-        """The values that were found."""
+        """Read the located values."""
         values = found.value
         if self.wire != VARINT:
             values = lanes.body.words[found.start]
@@ -69,7 +69,7 @@ class Text:
     wire: int = PREFIXED
 
     def read(self, found: Found, lanes: Lanes) -> pa.Array:
-        """The values that were found."""
+        """Read the located values."""
         lengths = found.value.view(np.int64)
         if pa.types.is_binary(self.kind):
             return bytes_column(lanes.body, found.start, lengths)
@@ -86,14 +86,14 @@ class Nested:
     wire: int = PREFIXED
 
     def read(self, found: Found, lanes: Lanes) -> pa.Array:
-        """The messages that were found."""
+        """Read the located messages."""
         columns = self.message.columns(_within(found, lanes))
         return pa.StructArray.from_arrays(columns, fields=list(self.kind))
 
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """A message that stands for one value, such as StringValue."""
+    """A wrapper message, such as StringValue, read as its value."""
 
     what: str
     kind: pa.DataType
@@ -101,16 +101,16 @@ class Wrapped:
     wire: int = PREFIXED
 
     def read(self, found: Found, lanes: Lanes) -> pa.Array:
-        """The values of the messages that were found."""
+        """Read the values of the located messages."""
         return self.message.columns(_within(found, lanes))[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A Timestamp or a Duration: seconds, and nanoseconds besides.
+    """A Timestamp or a Duration: seconds and nanoseconds.
 
     Attributes:
-        message: Of the two fields.
+        message: Reads the two fields.
     """
 
     what: str
@@ -119,7 +119,7 @@ class Moment:
     wire: int = PREFIXED
 
     def read(self, found: Found, lanes: Lanes) -> pa.Array:
-        """Microseconds; what is below is cut off."""
+        """Read microseconds; what is below is cut off."""
         inside = _within(found, lanes)
         seconds, nanos = (each.to_numpy() for each in self.message.columns(inside))
         is_time = pa.types.is_timestamp(self.kind)
@@ -139,7 +139,7 @@ class Field(Protocol):
     """Makes a column of a field."""
 
     def tags(self) -> Sequence[int]:
-        """The tags under which it can stand."""
+        """The tags to scan for."""
         ...
 
     def column(self, found: Mapping[int, Found], lanes: Lanes, begins: Int64s) -> pa.Array:
@@ -149,11 +149,11 @@ class Field(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """A field that stands once; of several, the last one counts.
+    """A field that is not repeated; if it occurs more than once, the last one counts.
 
     Attributes:
-        default: Whether one that is not there has the value zero, false or empty instead of null.
-        rivals: The tags of the other members of its oneof: what comes last rules the others out.
+        default: Whether an absent field is zero, false or empty instead of null.
+        rivals: The tags of the other members of its oneof, of which only the last one is set.
     """
 
     number: int
@@ -162,7 +162,7 @@ class Single:
     rivals: Sequence[int] = ()
 
     def tags(self) -> Sequence[int]:
-        """The one that it stands under, and those that rule it out."""
+        """The field's own tag, and those of the other members of its oneof."""
         return (self.number << 3 | self.item.wire, *self.rivals)
 
     def column(self, found: Mapping[int, Found], lanes: Lanes, begins: Int64s) -> pa.Array:
@@ -192,7 +192,7 @@ class Single:
         starts, values = begins.copy(), np.zeros(count, np.uint64)
         starts[places], values[places] = picked.start, picked.value
         if self.item.wire in _SIZES:
-            # Where nothing is, the padding before the body: it is zero.
+            # Point absent values to the padding before the body, which is zero.
             starts[last < 0] = 0
         return self.item.read(Found(np.arange(count), starts, values), lanes)
 
@@ -205,14 +205,14 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A field that stands any number of times; scalars may also be packed into one value."""
+    """A repeated field; its scalars may also be packed into one value."""
 
     number: int
     item: Item
     kind: pa.DataType
 
     def tags(self) -> Sequence[int]:
-        """As single values, and packed."""
+        """The tags of single values and of packed ones."""
         tag = self.number << 3
         return sorted({tag | self.item.wire, tag | PREFIXED})
 
@@ -224,7 +224,7 @@ class Repeated:
         return list_column(counts, values, self.kind)
 
     def every(self, found: Mapping[int, Found], lanes: Lanes) -> Found:
-        """All values, those of the first lane first, each in its order."""
+        """All values, ordered by lane, and in a lane by position."""
         every = found.get(self.number << 3 | self.item.wire, NOTHING)
         if self.item.wire != PREFIXED:
             packed = found.get(self.number << 3 | PREFIXED, NOTHING)
@@ -238,14 +238,14 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class MapField:
-    """A map: its entries are messages of a key and a value."""
+    """A map, whose entries are messages of a key and a value."""
 
     entries: Repeated
     message: Message
     kind: pa.DataType
 
     def tags(self) -> Sequence[int]:
-        """Of the entries."""
+        """The tags of the entries."""
         return self.entries.tags()
 
     def column(self, found: Mapping[int, Found], lanes: Lanes, begins: Int64s) -> pa.Array:
@@ -258,12 +258,12 @@ class MapField:
 
 @dataclass(frozen=True)
 class Message:
-    """A message.
+    """A message type and the declared fields of it.
 
     Attributes:
-        fields: The declared ones; None where the writer has none.
-        kinds: Their types.
-        refusal: Why a message with another field is bad, if it is.
+        fields: The declared fields; None where the message type has no such field.
+        kinds: The declared types.
+        refusal: Why a message with any other field is bad; empty if it is not.
     """
 
     fields: Sequence[Field | None]
@@ -282,13 +282,13 @@ class Message:
 
 
 def _within(found: Found, lanes: Lanes) -> Lanes:
-    """Lanes for the messages that were found, one for each of the lanes."""
+    """One lane for each located message."""
     ends = found.start + found.value.view(np.int64)
     return Lanes(lanes.body, found.start.copy(), ends, lanes.owner, lanes.blame)
 
 
 def _unpacked(packed: Found, lanes: Lanes, item: Item) -> Found:
-    """The values within packed ones."""
+    """The single values within packed ones."""
     lengths = packed.value.view(np.int64)
     size = _SIZES.get(item.wire)
     if size is not None:
@@ -298,7 +298,7 @@ def _unpacked(packed: Found, lanes: Lanes, item: Item) -> Found:
         number = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         starts = np.repeat(packed.start, counts) + number * size
         return Found(np.repeat(packed.lane, counts), starts, np.full(len(starts), size, np.uint64))
-    # A value ends with every byte that has no highest bit.
+    # A varint ends with each byte whose highest bit is clear.
     before = np.cumsum(lengths) - lengths
     places = np.repeat(packed.start - before, lengths) + np.arange(int(lengths.sum()))
     last = np.flatnonzero(lanes.body.raw[places] < 128)

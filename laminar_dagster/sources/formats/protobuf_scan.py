@@ -1,11 +1,11 @@
-"""Finds the fields of Protobuf messages, of all messages at once.
+"""Locates the fields of Protobuf messages, in all messages at once.
 
 A message is a sequence of tags and values in any order. In each round one tag and its value are
 read of every message that has not ended: there are as many rounds as the largest message has
 fields. Mostly all messages have the same field in the same round, which then takes one read of the
-tag and one of the value. What is found is kept by field, ready to be made a column; fields that
-nobody asked for are stepped over. When only a few messages are left that have very many fields,
-these are finished one by one.
+tag and one of the value. Located values are collected by tag, ready to be made a column; fields
+that are not wanted are skipped. When only a few messages with very many fields are left, these are
+finished one by one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GROUP: Final = 3
 END_OF_GROUP: Final = 4
 FOUR_BYTES: Final = 5
 
-# Up to so many messages are scanned one by one.
+# At most this many messages are scanned one by one.
 FEW_LANES: Final = 16
 _MAX_GROUPS: Final = 32
 _LARGEST_TAG: Final = 2**32 - 1
@@ -44,12 +44,12 @@ _TOO_DEEP: Final = f"groups are nested more than {_MAX_GROUPS} deep"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found of one tag: any number for each lane, for one lane in its order.
+    """The located values of one tag: any number for each lane, in the order of the lane.
 
     Attributes:
-        lane: Whose it is.
-        start: Where the value begins, behind its length if it has one.
-        value: The value of a varint as it was read, else the number of bytes.
+        lane: The lane of each value.
+        start: Where each value begins, behind its length if it has one.
+        value: The number itself for a varint, else the number of bytes.
     """
 
     lane: Int64s
@@ -57,11 +57,11 @@ class Found:
     value: UInt64s
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of values."""
         return len(self.lane)
 
     def pick(self, places: Int64s) -> Found:
-        """Some of them."""
+        """Some of the values."""
         return Found(self.lane[places], self.start[places], self.value[places])
 
 
@@ -69,7 +69,7 @@ NOTHING: Final = Found(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0,
 
 
 def together(parts: list[Found]) -> Found:
-    """What was found in several rounds."""
+    """Join the values located in several rounds."""
     if len(parts) < 2:
         return parts[0] if parts else NOTHING
     return Found(
@@ -81,10 +81,10 @@ def together(parts: list[Found]) -> Found:
 
 @dataclass
 class Scan:
-    """Scans messages for some tags: a tag is a field's number and the type of its value.
+    """Scans messages for some tags: a tag is a field's number and the wire type of its value.
 
     Attributes:
-        refusal: Why a message with another tag is bad, if it is.
+        refusal: Why a message with any other tag is bad; empty if it is not.
     """
 
     tags: UInt64s
@@ -92,7 +92,7 @@ class Scan:
     _found: dict[int, list[Found]] = field(init=False, default_factory=dict)
 
     def run(self, lanes: Lanes) -> Mapping[int, Found]:
-        """Read every lane to its end, and say what was found, by tag."""
+        """Scan every lane to its end, and return the located values by tag."""
         active = np.flatnonzero(lanes.at < lanes.end)
         while len(active) > FEW_LANES:
             part = lanes if len(active) == len(lanes) else lanes.select(active)
@@ -138,7 +138,7 @@ class Scan:
     def _sort_out(
         self, part: Lanes, tags: UInt64s, owners: Int64s, starts: Int64s, values: UInt64s
     ) -> None:
-        """Keep what was asked for by its tag."""
+        """Keep the values of the wanted tags."""
         if not len(self.tags):
             return
         codes = np.minimum(np.searchsorted(self.tags, tags), len(self.tags) - 1)
@@ -179,7 +179,7 @@ class Scan:
 
 
 def _values(some: Lanes, kind: int) -> tuple[Int64s, UInt64s]:
-    """Step over a value of one type of every lane: where it begins, and a number (``Found``)."""
+    """Skip a value of one wire type in every lane; return ``start`` and ``value`` of ``Found``."""
     if kind == VARINT:
         starts = some.at
         return starts, read_unsigned(some, _VALUE)
@@ -201,7 +201,7 @@ def _values(some: Lanes, kind: int) -> tuple[Int64s, UInt64s]:
 
 
 def _groups(some: Lanes) -> None:
-    """Step over groups, which nobody has written for fifteen years: one by one."""
+    """Skip groups one by one: they are long deprecated and rare."""
     raw = some.body.raw.data
     for place in range(len(some)):
         try:
@@ -223,7 +223,7 @@ def _one_group(raw: memoryview, at: int, end: int, depth: int) -> int:
 def _one_value(
     raw: memoryview, at: int, end: int, tag: int, depth: int = 0
 ) -> tuple[int, int, int]:
-    """Where one value begins, a number (``Found``), and where it ends."""
+    """Return ``start`` and ``value`` of ``Found`` for one value, and where it ends."""
     if not 8 <= tag <= _LARGEST_TAG:
         raise ValueError(_NO_TAG)
     kind = tag & 7

@@ -1,4 +1,4 @@
-"""Values as they are: one column of STRING or BINARY."""
+"""Passes values through undecoded: one column of STRING or BINARY."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from laminar_dagster.sources.formats.text import not_utf8
 
 @dataclass(frozen=True, slots=True)
 class RawDecoder:
-    """Takes values for the one column that is declared. A value that is null is a row."""
+    """Puts values into the one declared column. A null value is a row, too."""
 
     schema: pa.Schema
 
@@ -30,7 +30,7 @@ class RawDecoder:
             raise ValueError("format raw has one column, the value, of STRING or BINARY")
 
     def decode(self, values: pa.BinaryArray, positions: Offsets) -> Outcome:
-        """All of the values; of a STRING, only those that are UTF-8."""
+        """Take all values; for a STRING column, those that are not UTF-8 are bad."""
         column = self.schema.field(0)
         reasons: dict[int, str] = {}
         if not column.nullable and values.null_count:

@@ -1,4 +1,4 @@
-"""Encoded records side by side, and the search for those that cannot be decoded."""
+"""Encoded records in a buffer, and the search for those that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MAX_REASON: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records in the order in which they stand in their partition.
+    """Records, ordered by their position in the partition.
 
     Attributes:
         starts: Where each record begins in ``data``.
-        ends: Where each ends; of a line, its newline included.
-        positions: Where each stands in its partition, ascending.
-        are_lines: Whether each ends with a newline, which is no part of it.
+        ends: Where each record ends, including the newline of a line.
+        positions: The position of each record in its partition, ascending.
+        are_lines: Whether each record ends with a newline, which is not part of its value.
     """
 
     data: bytes
@@ -37,15 +37,15 @@ class Records:
     are_lines: bool = True
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of records."""
         return len(self.starts)
 
     def text(self, place: int) -> bytes:
-        """One record; of a line, its newline included."""
+        """One record, including the newline of a line."""
         return self.data[int(self.starts[place]) : int(self.ends[place])]
 
     def only(self, places: Offsets) -> Records:
-        """Some of them, named in order."""
+        """The records at some places, ascending."""
         if len(places) == len(self):
             return self
         return replace(
@@ -56,7 +56,7 @@ class Records:
         )
 
     def without(self, places: Offsets) -> Records:
-        """All but some."""
+        """The records but for those at some places."""
         return replace(
             self,
             starts=np.delete(self.starts, places),
@@ -75,30 +75,30 @@ class Records:
         return b"".join(self.data[one:two] for one, two in zip(firsts, lasts, strict=True))
 
     def bad(self, place: int, reason: str) -> BadRecord:
-        """Report one record."""
+        """The bad record at one place."""
         raw = self.text(place)
         if self.are_lines:
             raw = raw.removesuffix(b"\n").removesuffix(b"\r")
         return BadRecord(int(self.positions[place]), raw, reason[:MAX_REASON])
 
     def bad_at(self, reasons: Mapping[int, str]) -> list[BadRecord]:
-        """Report the records at some positions, in order."""
+        """The bad records at some positions, in order."""
         places = np.searchsorted(self.positions, sorted(reasons)).tolist()
         return [self.bad(place, reasons[int(self.positions[place])]) for place in places]
 
 
-# Text and number of records into a batch of as many rows, and the rows of it that are bad. Raises
-# ``ValueError`` if there is a bad one that it cannot name.
+# Decodes bytes that hold a number of records: into a batch with one row each, and the bad rows.
+# Raises ``ValueError`` if a record is bad and it cannot say which.
 Decode = Callable[["bytes | memoryview", int], tuple[pa.RecordBatch, BadRows]]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Rows, where each stands in its partition, and what is no row.
+    """Decoded rows with their positions, and the bad records.
 
     Attributes:
-        schema_ids: Of the registry's schemas by which they were decoded.
-        skipped: How many records hold no row and are not bad.
+        schema_ids: The ids of the registry's schemas that the records were decoded with.
+        skipped: How many records were skipped: they hold no row and are not bad.
     """
 
     rows: pa.RecordBatch
@@ -111,16 +111,16 @@ class Outcome:
 def decode_records(
     records: Records, bad: list[BadRecord], schema: pa.Schema, decode: Decode
 ) -> Outcome:
-    """Decode all at once if that works, and otherwise narrow down to the records to blame.
+    """Decode all records at once if that works, otherwise search for the bad ones by splitting.
 
-    Whether a record is good must not depend on its neighbours: ``decode`` is given only records
-    of which none can be taken for a part of another.
+    Whether a record is good must not depend on its neighbours: the caller has set aside records
+    that could be taken for a part of another.
 
     Args:
-        records: What to decode.
-        bad: What was set aside before.
+        records: The records to decode.
+        bad: The records that were set aside.
         schema: The declared columns.
-        decode: Decodes a stretch of records.
+        decode: Decodes a range of records.
     """
     batches: list[pa.RecordBatch] = []
     reasons: BadRows = {}
@@ -147,13 +147,13 @@ def settle(
     bad: list[BadRecord],
     schema: pa.Schema,
 ) -> Outcome:
-    """Part the rows from the records that are none: named ones, and those that lack a value.
+    """Separate rows from bad records, including rows with a null in a NOT NULL column.
 
     Args:
-        records: What was decoded.
-        rows: As many, of whatever names the schema has; what is bad may be null.
+        records: The records that were decoded.
+        rows: One row for each record, with the schema's columns; a bad record's may be null.
         reasons: Why a record is bad, by its place.
-        bad: What was set aside before.
+        bad: The records that were set aside before.
         schema: The declared columns.
     """
     for name in (each.name for each in schema if not each.nullable):
@@ -168,12 +168,12 @@ def settle(
         keep = np.ones(len(records), np.bool_)
         keep[list(reasons)] = False
         rows, positions = rows.filter(pa.array(keep)), positions[keep]
-    # Only now nothing is null where it must not be.
+    # The schema with NOT NULL columns fits only now, without the bad rows.
     return Outcome(pa.RecordBatch.from_arrays(rows.columns, schema=schema), positions, bad)
 
 
 def merged(some: Outcome, others: Outcome) -> Outcome:
-    """The outcome of records of which each is in one of two, put in order; of one row at most."""
+    """Merge the outcomes of disjoint records in order; at most one row a record."""
     positions = np.concatenate([some.positions, others.positions])
     order = np.argsort(positions)
     return Outcome(

@@ -1,4 +1,4 @@
-"""What columns a schema of the registry has, and which declared ones do not suit it."""
+"""The columns of a schema in the registry, and declared columns that do not match it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOGICAL: Final = {
     "local-timestamp-millis": "timestamp_ntz", "local-timestamp-micros": "timestamp_ntz",
     "local-timestamp-nanos": "timestamp_ntz",
 }  # fmt: skip
-# By the number that Protobuf gives a type.
+# By the numbers of ``FieldDescriptor.type``.
 _PROTOBUF: Final = {
     1: "double", 2: "float", 3: "bigint", 4: "decimal(20, 0)", 5: "int", 6: "decimal(20, 0)",
     7: "bigint", 8: "boolean", 9: "string", 12: "binary", 13: "bigint", 14: "string", 15: "int",
@@ -42,7 +42,7 @@ _MESSAGES: Final = {
     "google.protobuf.BoolValue": "boolean", "google.protobuf.StringValue": "string",
     "google.protobuf.BytesValue": "binary",
 }  # fmt: skip
-# Branches of a union that one type can hold: the first of these that holds all.
+# Types for a union: the first one that holds all of its branches is chosen.
 _HOLDS: Final = {
     "bigint": {"int", "bigint"},
     "double": {"int", "bigint", "float", "double"},
@@ -55,10 +55,10 @@ def columns_of(found: RegisteredSchema, message: str = "") -> list[FoundColumn]:
 
     Args:
         found: The schema.
-        message: Of Protobuf, the full name of the message; without, the first one.
+        message: For Protobuf, the full name of the message; by default the first one.
 
     Raises:
-        ValueError: It cannot be read, or is no schema of records.
+        ValueError: The schema cannot be read, or does not describe a record.
     """
     if found.kind == "PROTOBUF":
         root = _message(found, message)
@@ -72,10 +72,10 @@ def columns_of(found: RegisteredSchema, message: str = "") -> list[FoundColumn]:
 
 
 def mismatches(declared: pa.Schema, found: RegisteredSchema, message: str = "") -> list[str]:
-    """What does not suit a schema about the declared columns; nothing if all is well.
+    """The problems of declared columns with a schema; empty if they match it.
 
     Raises:
-        ValueError: The schema cannot be read, or is no schema of records.
+        ValueError: The schema cannot be read, or does not describe a record.
     """
     known = {each.name: each for each in columns_of(found, message)}
     writer = _message(found, message) if found.kind == "PROTOBUF" else _avro(found)
@@ -114,7 +114,7 @@ def _avro_column(
 
 
 def _avro_type(writer: Any, named: Mapping[str, Any], above: tuple[str, ...]) -> str:
-    """A type as SQL spells it; empty if there is none."""
+    """The SQL type of an Avro type; empty if there is none."""
     if isinstance(writer, list):
         kinds = {_avro_type(each, named, above) for each in writer if each != "null"}
         if len(kinds) == 1:
@@ -123,7 +123,7 @@ def _avro_type(writer: Any, named: Mapping[str, Any], above: tuple[str, ...]) ->
     if isinstance(writer, str):
         if writer not in named:
             return _AVRO.get(writer, "")
-        # A type within itself has no end.
+        # A recursive type has no SQL type.
         return "" if writer in above else _avro_type(named[writer], named, above)
     kind = writer["type"]
     if not isinstance(kind, str) or kind in named:

@@ -1,4 +1,4 @@
-"""What formats of text have in common."""
+"""UTF-8 checks for the text formats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from laminar_dagster.sources.formats.records import Offsets, Records
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-# A byte of UTF-8 that is not the first one of its character begins with the bits 10.
+# Continuation bytes of a UTF-8 character begin with the bits 10.
 _TOP_BITS: Final = 0xC0
 _CONTINUES: Final = 0x80
 
@@ -25,9 +25,9 @@ def not_utf8(records: Records) -> Offsets:
 
 
 def _cuts_characters(records: Records) -> bool:
-    """Whether a record begins within a character, whose first bytes end the one before.
+    """Whether a record begins within a character, whose first bytes end the record before.
 
-    All of the bytes together are UTF-8 then, and neither of the two is.
+    Then all of the bytes together are valid UTF-8, but neither of the two records is.
     """
     raw = np.frombuffer(records.data, np.uint8)
     starts = records.starts[records.starts < records.ends]

@@ -1,8 +1,8 @@
-"""Messages that name the schema they were written with, and messages that do not.
+"""Decodes messages with or without a schema id.
 
-Confluent's wire format: a byte 0, the schema's id in the registry as four bytes, highest first,
-and the body. The records of a batch are grouped by the id, each group is decoded with the plan of
-its schema, and the rows are put back into the order of the records.
+Confluent's wire format: a byte 0, the schema's id in the registry as four big-endian bytes, and
+the body. The records of a batch are grouped by the id, each group is decoded with the plan of its
+schema, and the rows are put back into the order of the records.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ OnProblem = Literal["bad", "fail"]
 
 
 class Plan(Protocol):
-    """How messages of one schema become the declared columns."""
+    """Reads messages of one schema into the declared columns."""
 
     def columns(self, lanes: Lanes) -> list[pa.Array]:
-        """Read a message of every lane. Blames what it cannot read."""
+        """Read the message of every lane. Marks unreadable records as bad."""
         ...
 
 
 @dataclass
 class MessageDecoder(ABC):
-    """Decodes messages into the declared columns, of whatever schema each one is.
+    """Decodes messages, of any mix of schemas, into the declared columns.
 
     Attributes:
         schema: The declared columns.
-        registry: Where the schemas are that the messages name. None: messages name none.
-        source_id: For messages.
-        on_unknown: Whether records of a schema that the registry does not have are bad, or stop
+        registry: Resolves schema ids. None: messages have no schema id.
+        source_id: The source's name, for errors.
+        on_unknown: Whether records whose schema id the registry does not know are bad, or stop
             the pipeline.
-        on_incompatible: The same for a schema that cannot become the declared columns.
+        on_incompatible: The same for a schema that cannot be read into the declared columns.
     """
 
     schema: pa.Schema
@@ -57,19 +57,19 @@ class MessageDecoder(ABC):
 
     @abstractmethod
     def plan(self, schema_id: int | None) -> Plan:
-        """Work out how to read messages of a schema, or of those that name none.
+        """The plan to read messages of a schema, or messages without a schema id.
 
         Raises:
-            ValueError: They cannot become the declared columns.
-            UnknownSchema: The registry does not have it.
+            ValueError: The schema cannot be read into the declared columns.
+            UnknownSchema: The registry does not know the id.
         """
 
     def decode(self, records: Records) -> Outcome:
-        """All of the records, each of which is a message.
+        """Decode the records, each of which is a message.
 
         Raises:
-            DecodeFailed: A schema is unknown or does not fit, and that is to stop the pipeline.
-            RegistryUnavailable, AuthFailed: A schema cannot be asked for.
+            DecodeFailed: A schema is unknown or incompatible, and the options say to fail.
+            RegistryUnavailable, AuthFailed: The registry cannot be queried.
         """
         blame = Blame()
         body = Body(records.data)
@@ -107,7 +107,7 @@ class MessageDecoder(ABC):
         return replace(found, schema_ids=frozenset(used - {_NO_ID}))
 
     def _groups(self, lanes: Lanes) -> list[tuple[int, Int64s]]:
-        """The records of each schema, behind their headers; blames those without a header."""
+        """Group the records by schema id, and skip headers; records without a header are bad."""
         everything = np.arange(len(lanes))
         if self.registry is None or not len(lanes):
             return [(_NO_ID, everything)] if len(lanes) else []
@@ -136,7 +136,7 @@ class MessageDecoder(ABC):
         except UnknownSchema as error:
             if self.on_unknown == "fail":
                 raise self._failed(records, places, str(error)) from None
-            # It may be there the next time.
+            # Not cached: the schema may be registered by the next time.
             return str(error)
         except ValueError as error:
             reason = str(error) if schema_id == _NO_ID else f"schema id {schema_id}: {error}"
@@ -150,5 +150,5 @@ class MessageDecoder(ABC):
         return DecodeFailed(self.source_id, str(records.positions[places[0]]), reason)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Plans are worked out again where it is unpickled."""
+        """Leave the plans out of a pickle: they are compiled again where it is loaded."""
         return {**self.__dict__, "_plans": {}}

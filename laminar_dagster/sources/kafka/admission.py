@@ -1,4 +1,4 @@
-"""How much of each partition an epoch takes: the limits shared fairly over those that wait."""
+"""How many offsets of each partition an epoch reads: the limits are shared fairly."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from laminar_dagster.core.ports import Admission
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits in one partition.
+    """The backlog of one partition.
 
     Attributes:
         offsets: How many; compaction and transactions leave holes, so there may be fewer records.
-        mean_bytes: Of a message, about.
+        mean_bytes: The estimated mean size of a message.
     """
 
     lane: Lane
@@ -24,7 +24,7 @@ class Waiting:
 
 
 def admit(waiting: Sequence[Waiting], limits: Admission) -> dict[Lane, int]:
-    """How many offsets to take of each partition; one at least, if any waits.
+    """How many offsets to read of each partition; at least one in total, if there is a backlog.
 
     Every partition gets an equal part of what is left, and those with little to read are served
     first, so that what they do not need is shared by the others.
@@ -46,6 +46,6 @@ def admit(waiting: Sequence[Waiting], limits: Admission) -> dict[Lane, int]:
         if left_bytes is not None:
             left_bytes -= count * each.mean_bytes
     if order and not any(taken.values()):
-        # A record may be larger than the limit: the partition that lags most goes on.
+        # A record may be larger than the limit: the partition that lags most gets one offset.
         taken[order[-1].lane] = 1
     return taken

@@ -1,4 +1,4 @@
-"""When a reader that is ahead of its consumer stops fetching, and when it goes on."""
+"""When a reader that is ahead of its consumer pauses fetching, and when it resumes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ Decision = Literal["pause", "resume", "go on"]
 
 @dataclass(slots=True)
 class BackpressureController:
-    """Decides by how full a buffer is. Between the two marks, all stays as it is.
+    """Decides by how full a buffer is. Between the two thresholds nothing changes.
 
     An empty buffer always resumes, so a consumer that takes everything is never kept waiting.
 
     Attributes:
         capacity: What the buffer should hold at most, in bytes.
-        high: The share of it from which on to pause.
-        low: The share of it down to which to stay paused.
-        is_paused: Whether the last decision was to pause.
-        pauses: How often it was.
+        high: The share of the capacity at which to pause.
+        low: The share of the capacity at which to resume.
+        is_paused: Whether fetching is paused.
+        pauses: How often fetching was paused.
     """
 
     capacity: int
@@ -29,10 +29,10 @@ class BackpressureController:
     pauses: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        """Refuse marks between which nothing could happen.
+        """Refuse thresholds that are out of order.
 
         Raises:
-            ValueError: They are not in order.
+            ValueError: The thresholds or the capacity are out of range.
         """
         if self.capacity <= 0 or not 0 <= self.low < self.high <= 1:
             raise ValueError(
@@ -41,7 +41,7 @@ class BackpressureController:
             )
 
     def decide(self, fill: int) -> Decision:
-        """What to do now that the buffer holds ``fill`` bytes."""
+        """What to do when the buffer holds ``fill`` bytes."""
         if not self.is_paused and fill >= self.high * self.capacity:
             self.is_paused = True
             self.pauses += 1

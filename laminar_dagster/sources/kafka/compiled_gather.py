@@ -1,4 +1,4 @@
-"""Gathers messages with the compiled library: a call to measure, one to copy, one to give back."""
+"""Copies messages to Arrow with the compiled library: calls to measure, to copy and to release."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Calls(ctypes.Structure):
 
     @classmethod
     def of(cls, library: Library) -> Calls:
-        """Those of a library."""
+        """The function addresses of a loaded librdkafka."""
         names = ("message_destroy", "message_timestamp", "message_headers", "header_get_all")
         return cls(*map(library.address, names))
 
@@ -76,10 +76,10 @@ class _Out(ctypes.Structure):
 
 
 class CompiledGather(Gather):
-    """Reads everything of a message."""
+    """Copies values, keys, timestamps and headers of messages."""
 
     def __init__(self, native: ctypes.CDLL, calls: Calls) -> None:
-        """Begin without messages."""
+        """Start without messages."""
         self._native = native
         self._calls = calls
 
@@ -120,7 +120,7 @@ class CompiledGather(Gather):
         return Gathered(batch, others)
 
     def give_back(self) -> None:
-        """Let go of the messages, all in one call, which empties their places."""
+        """Release the messages to librdkafka in one call, which clears their pointers."""
         self._native.laminar_give_back(
             self.pointers.ctypes.data, len(self.pointers), ctypes.byref(self._calls)
         )
@@ -129,7 +129,7 @@ class CompiledGather(Gather):
 
 @dataclass(frozen=True, slots=True)
 class _Bytes:
-    """The memory of a column of bytes."""
+    """The memory of a BINARY column."""
 
     edges: npt.NDArray[np.int32]
     valid: npt.NDArray[np.uint8]
@@ -137,7 +137,7 @@ class _Bytes:
 
     @classmethod
     def room(cls, rows: int, size: int) -> _Bytes:
-        # Without a row nothing sets the first edge.
+        # The library sets the first edge only where there is a row.
         edges = np.empty(rows + 1, np.int32) if rows else np.zeros(1, np.int32)
         return cls(edges, np.empty(rows, np.uint8), np.empty(size, np.uint8))
 
@@ -165,7 +165,7 @@ def _headers(edges: npt.NDArray[np.int32], names: _Bytes, contents: _Bytes) -> p
 
 
 def _readable_headers(edges: list[int], names: list[bytes], values: list[Any]) -> pa.Array:
-    """Headers one by one; none of a message with a name that is not UTF-8, as Kafka allows it."""
+    """Headers message by message; null where a name is not UTF-8, which Kafka allows."""
     found: list[Any] = []
     for first, last in pairwise(edges):
         try:
@@ -179,10 +179,10 @@ def _readable_headers(edges: list[int], names: list[bytes], values: list[Any]) -
 
 
 def _require(outcome: int) -> None:
-    """Go on if all went well.
+    """Check the return code of the library.
 
     Raises:
-        TooLarge: The messages do not fit.
+        TooLarge: The messages do not fit into one batch.
     """
     if outcome == TOO_LARGE:
         raise TooLarge

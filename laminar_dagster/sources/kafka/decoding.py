@@ -1,4 +1,4 @@
-"""Messages of a partition into rows: value, key and what Kafka itself knows of a message.
+"""Decodes messages of a partition into rows: value, key and Kafka's metadata.
 
 Each part is decoded for all messages of a batch at once, and the parts are put together by offset:
 a message may become no row, one, or two.
@@ -30,16 +30,16 @@ from laminar_dagster.sources.kafka.value_decoders import ValueDecoder, decoder_o
 if TYPE_CHECKING:
     from laminar_dagster.clients.schema_registry import SchemaRegistry
 
-# Of a value that is too long, so much is kept.
+# How much is kept of a value that is too long.
 HEAD_BYTES: Final = 64 * 1024
-# Of the year 9999, the last of Spark's.
+# The end of the year 9999, the last of Spark's timestamps.
 _LAST_MILLISECOND: Final = 253_402_300_799_999
 
 Flags = npt.NDArray[np.bool_]
 
 
 class MessageDecoder:
-    """Decodes batches of messages of one source. Whoever has it has it alone."""
+    """Decodes batches of messages of one source. Keeps state, so it must not be shared."""
 
     def __init__(
         self,
@@ -48,16 +48,16 @@ class MessageDecoder:
         source_id: str,
         registry: SchemaRegistry | None = None,
     ) -> None:
-        """Make the decoders of value and key.
+        """Build the decoders of value and key.
 
         Args:
             schema: The declared columns, and those that ``kafka_traits`` adds.
-            options: Of the source.
-            source_id: Of the source.
-            registry: Where schemas are asked for; by default the one that the options name.
+            options: The source's options.
+            source_id: The source's name.
+            registry: Resolves schema ids; by default the registry in the options.
 
         Raises:
-            InvalidConfig: The columns do not suit the formats.
+            InvalidConfig: The columns do not match the formats.
         """
         self._schema = schema
         self._limit = options.max_record_bytes
@@ -84,11 +84,11 @@ class MessageDecoder:
             )
 
     def decode(self, topic: str, partition: int, batch: MessageBatch) -> PlacedChunk:
-        """All messages of a batch, whose values and keys may be null.
+        """Decode all messages of a batch, whose values and keys may be null.
 
         Raises:
-            DecodeFailed: A schema is unknown or does not fit, and that is to stop the pipeline.
-            RegistryUnavailable, AuthFailed: A schema cannot be asked for.
+            DecodeFailed: A schema is unknown or incompatible, and the options say to fail.
+            RegistryUnavailable, AuthFailed: The registry cannot be queried.
         """
         began = time.perf_counter()
         places, reasons, skipped = self._set_aside(batch)
@@ -134,7 +134,7 @@ class MessageDecoder:
         )
 
     def _set_aside(self, batch: MessageBatch) -> tuple[Offsets, dict[int, str], int]:
-        """Which messages to decode, which of the others are bad, and how many hold nothing."""
+        """Which messages to decode, why others are bad, and how many tombstones are skipped."""
         lengths = pc.binary_length(batch.values).fill_null(0).to_numpy(zero_copy_only=False)
         is_wanted = np.ones(len(batch), np.bool_)
         if not self._keeps_nulls and batch.values.null_count:
@@ -150,7 +150,7 @@ class MessageDecoder:
             for place in np.flatnonzero(is_wanted & (batch.timestamps < 0)).tolist():
                 reasons.setdefault(place, f"`{metadata.TIMESTAMP}` must not be null")
         if self._has_time and batch.timestamps is not None:
-            # Whoever writes a message chooses its time; most often it is of another unit.
+            # Producers choose the timestamp; one beyond 9999 is most often of another unit.
             for place in np.flatnonzero(
                 is_wanted & (batch.timestamps > _LAST_MILLISECOND)
             ).tolist():
@@ -171,7 +171,7 @@ class MessageDecoder:
     def _decode_keys(
         self, decoder: ValueDecoder, keys: pa.BinaryArray, positions: Offsets
     ) -> Outcome:
-        """The keys of messages. No key is a row of nulls."""
+        """Decode the keys of messages. A null key is a row of nulls."""
         if not keys.null_count:
             return decoder.decode(keys, positions)
         is_there = keys.is_valid().to_numpy(zero_copy_only=False)
@@ -194,7 +194,7 @@ class MessageDecoder:
     def _metadata(
         self, topic: str, partition: int, batch: MessageBatch, positions: Offsets
     ) -> Mapping[str, pa.Array]:
-        """What Kafka knows of the message of each row."""
+        """The metadata columns of each row's message."""
         found: dict[str, pa.Array] = {}
         places = np.searchsorted(batch.offsets, positions)
         for each in self._schema:
@@ -220,7 +220,7 @@ class MessageDecoder:
         return found
 
     def _bad_records(self, batch: MessageBatch, reasons: Mapping[int, str]) -> list[BadRecord]:
-        """The bad ones in order, each with its value as it came."""
+        """The bad records in order, each with the raw value of its message."""
         bad: list[BadRecord] = []
         for offset in sorted(reasons):
             raw = batch.values[int(np.searchsorted(batch.offsets, offset))].as_py()
@@ -231,11 +231,11 @@ class MessageDecoder:
 
 
 def registry_of(options: KafkaOptions) -> SchemaRegistry | None:
-    """The registry that the options name."""
+    """The schema registry in the options, if any."""
     found = options.registry
     if found is None:
         return None
-    # Imported here: most sources have none.
+    # Imported here: most sources have no registry.
     from laminar_dagster.clients.schema_registry import SchemaRegistry
 
     return SchemaRegistry(found.url, found.username, found.password, found.ca_location)

@@ -1,7 +1,7 @@
-"""What a topic holds, for somebody who has no source of it yet.
+"""Discovers the format and columns of a topic that has no source yet.
 
-The schema registry knows, if there is one. Without, some messages are looked at, and what they seem
-to be is a guess: whoever shows it has to say so.
+The schema registry knows them, if there is one. Without, some messages are sampled, and the result
+is a guess: whoever shows it has to say so.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from laminar_dagster.sources.kafka.value_decoders import decoder_of
 if TYPE_CHECKING:
     from laminar_dagster.clients.schema_registry import SchemaRegistry
 
-# So many of the newest messages of a topic are looked at.
+# How many of the newest messages of a topic are sampled.
 SAMPLE: Final = 1000
 
 _FORMATS: Final[Mapping[str, Format]] = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json"}
 _ENVELOPE: Final = frozenset({"before", "after", "op"})
-# Confluent's wire format begins with it, and JSON never does.
+# The first byte of Confluent's wire format, with which JSON never begins.
 _MAGIC: Final = b"\x00"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundTopic:
-    """What a topic holds.
+    """What was discovered of a topic.
 
     Attributes:
-        partitions: How many it has.
-        format: Of its messages.
-        columns: What a table of it can have.
-        left_out: Fields that no column can hold, or be called like.
-        origin: Where that is known from, in words.
-        is_guess: Whether it is taken from messages, and others may be different.
-        unfit: How many of the messages that were looked at would be dead letters all the same.
+        partitions: How many partitions it has.
+        format: The format of its messages.
+        columns: The columns that a table of it can have.
+        left_out: Fields that no column can hold, or whose names no column can have.
+        origin: Where the columns are known from, in words.
+        is_guess: Whether the columns are guessed from messages, and others may differ.
+        unfit: How many of the sampled messages would be dead letters with these columns.
     """
 
     topic: str
@@ -67,15 +67,15 @@ class FoundTopic:
 
 
 def discover_topic(options: KafkaOptions, subject: str = "") -> FoundTopic:
-    """Find out what the topic that options name holds.
+    """Discover the topic that the options name.
 
     Args:
         options: How to reach it; with a registry or without.
-        subject: Of the registry; by default the usual one of the topic's values.
+        subject: The subject in the registry; by default the topic's ``-value`` subject.
 
     Raises:
-        InvalidConfig: There is no such topic or subject, or nothing can be made of it.
-        SourceUnavailable, RegistryUnavailable, AuthFailed: Somebody cannot be asked.
+        InvalidConfig: There is no such topic or subject, or no columns can be found.
+        SourceUnavailable, RegistryUnavailable, AuthFailed: A service cannot be queried.
     """
     (topic,) = options.topics
     servers = options.bootstrap_servers
@@ -126,7 +126,7 @@ def _registered(registry: SchemaRegistry, subject: str, topic: str) -> FoundTopi
 
 
 def _sample(cluster: Cluster, look: Look) -> list[bytes]:
-    """The newest messages of each partition that have a value."""
+    """The newest messages of each partition, without tombstones."""
     lanes = [lane for lane, edges in look.edges.items() if edges.earliest < edges.end]
     found: list[bytes] = []
     for lane in lanes:
@@ -156,7 +156,7 @@ def _guessed(messages: Sequence[bytes], options: KafkaOptions, address: str) -> 
 def _found(topic: str, kind: Format, columns: Sequence[FoundColumn], origin: str) -> FoundTopic:
     kept: dict[str, FoundColumn] = {}
     for each in columns:
-        # SQL does not tell capital letters from small ones.
+        # SQL names are case-insensitive: of two that differ in case only, the first is kept.
         if each.type and is_usable(each.name) and not is_reserved(each.name):
             kept.setdefault(each.name.lower(), each)
     chosen = tuple(kept.values())
@@ -171,7 +171,7 @@ def _found(topic: str, kind: Format, columns: Sequence[FoundColumn], origin: str
 
 
 def _unfit(columns: Sequence[FoundColumn], messages: Sequence[bytes], options: KafkaOptions) -> int:
-    """How many messages do not suit the columns, after all."""
+    """How many of the sampled messages cannot be decoded into the columns."""
     if not columns:
         return 0
     schema = arrow_schema(Column(each.name, each.type, each.nullable) for each in columns)

@@ -1,4 +1,4 @@
-"""What an error of librdkafka means for the one who reads."""
+"""Translates errors of librdkafka for a source's readers."""
 
 # librdkafka's own errors have an underscore before their names, and are as public as the broker's.
 # ruff: noqa: SLF001
@@ -28,17 +28,16 @@ def failure_of(
 ) -> LaminarError | None:
     """The error to raise, or None if librdkafka goes on trying and may yet succeed.
 
-    A topic that is not there counts as unavailable, not as replaced: a broker that has just
-    started says so too, until it has caught up with the cluster. Whether the topic is still the
-    one of the plan is told by its id, which the next attempt compares before it reads. A batch
-    with a wrong checksum counts as unavailable as well: librdkafka would skip it, and a retry may
-    be served by another replica.
+    A missing topic counts as unavailable, not as replaced: a broker that has just started reports
+    it too, until it has caught up with the cluster. Whether the topic was replaced is decided by
+    its id, which the next attempt compares with the plan's. A batch with a wrong checksum counts
+    as unavailable as well: librdkafka would skip it, and a retry may be served by another replica.
 
     Args:
-        error: Its code, or the error itself.
-        source_id: Whose.
+        error: The error or its code.
+        source_id: The source's name.
         where: The partition and offset that were being read.
-        reason: What librdkafka says about it; the error's own text if left out.
+        reason: librdkafka's message for it; by default the error's own text.
         earliest: What the partition still holds, if offsets are gone.
     """
     if not isinstance(error, KafkaError):

@@ -1,7 +1,7 @@
 """Fetches messages without a Python object for each: librdkafka's own memory becomes Arrow.
 
 librdkafka hands out pointers to messages. A ``Gather`` copies what they point to into Arrow, all at
-once, and gives them back. Nothing that is handed on points into librdkafka's memory.
+once, and releases them. No batch points into librdkafka's memory.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from laminar_dagster.sources.kafka.troubles import ASK_MILLISECONDS, Troubles, n
 
 _log = logging.getLogger(__name__)
 
-# How long more messages are waited for when some are there.
+# How long to wait for more messages after the first one arrived.
 _LINGER_MILLISECONDS: Final = 10
-# By the numbers of syslog.
+# Syslog levels, which librdkafka uses.
 _LEVELS: Final = {
     0: logging.CRITICAL,
     1: logging.CRITICAL,
@@ -49,13 +49,13 @@ class FastFetcher:
         """Prepare; connects to nothing yet.
 
         Args:
-            settings: Of librdkafka.
-            wanted: What of each message; the gather must have it.
-            source_id: For errors.
-            gather: What copies the messages; of this fetcher alone.
+            settings: librdkafka's settings.
+            wanted: The parts of a message to fetch; the gather must support them.
+            source_id: The source's name, for errors.
+            gather: Copies the messages; must not be shared with another fetcher.
 
         Raises:
-            NotUsable: It does not work on this machine.
+            NotUsable: librdkafka's C API cannot be used on this machine.
         """
         self._library: Library = librdkafka.library()
         self._gather = gather
@@ -69,7 +69,7 @@ class FastFetcher:
 
         Raises:
             InvalidConfig: librdkafka refuses the settings.
-            InvalidState: It is open.
+            InvalidState: It is already open.
         """
         if self._client is not None:
             raise InvalidState("the fetcher", "open", "be opened")
@@ -89,7 +89,7 @@ class FastFetcher:
         self.resume()
 
     def fetch(self, most: int, timeout: float) -> MessageBatch:
-        """Up to ``most`` messages; none if none came in time.
+        """Up to ``most`` messages; none if none arrived in time.
 
         Raises:
             AuthFailed, RetentionExpired, SourceUnavailable: The read cannot go on.
@@ -109,23 +109,23 @@ class FastFetcher:
         return self._position
 
     def reached(self) -> int:
-        """How far the broker has been read, delivered or not."""
+        """The offset up to which the broker was read, delivered or not."""
         return max(self._reached, self._position)
 
     def trouble(self) -> str:
-        """What librdkafka complained about last."""
+        """The last error that librdkafka reported."""
         return self._troubles.last
 
     def passed_troubles(self) -> int:
-        """How often librdkafka has complained of what it then got over."""
+        """How many reported errors librdkafka has recovered from."""
         return self._troubles.passed
 
     def pause(self) -> None:
-        """Fetch nothing, and let go of what was fetched ahead."""
+        """Stop fetching, and drop what was fetched ahead."""
         self._require(self._opened().unassign())
 
     def resume(self) -> None:
-        """Go on at the position."""
+        """Fetch again from the position."""
         self._require(self._opened().assign(self._position))
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class FastFetcher:
         return batch
 
     def _note(self, message: int) -> None:
-        """Take in what is not a message: an error, or the end of the partition."""
+        """Handle an entry that is not a message: an error, or the end of the partition."""
         code, offset = librdkafka.error_of(message)
         if code == PARTITION_EOF:
             self._position = max(self._position, offset)
@@ -168,7 +168,7 @@ class FastFetcher:
         self._troubles.note(code, reason, self._position, self._opened().watermarks)
 
     def _listen(self, client: _Client) -> None:
-        """Take in what librdkafka says besides messages."""
+        """Handle librdkafka's events besides messages: errors, statistics and logs."""
         call = self._library.call
         while event := client.next_event():
             try:
@@ -188,7 +188,7 @@ class FastFetcher:
 
 
 class _Client:
-    """A consumer of the C API with one partition, and what has to be freed with it."""
+    """A consumer of the C API with one partition, and the queues to free with it."""
 
     def __init__(
         self, library: Library, handle: int, topic: str, partition: int, gather: Gather
@@ -220,20 +220,20 @@ class _Client:
         return code
 
     def unassign(self) -> int:
-        """Fetch nothing; returns as `assign` does."""
+        """Fetch nothing; returns what `assign` does."""
         code: int = self._call["assign"](self._handle, None)
         return code
 
     def take(self, most: int, timeout: float) -> int:
-        """Have messages put where they are gathered from; errors are among them.
+        """Receive messages, with errors among them, into the gather's pointers.
 
         Returns:
-            How many. A client that is short of one that was not given back never ends.
+            How many. Closing the client hangs until all of them are given back.
         """
         self._gather.make_room(most)
         into = self._gather.pointers.ctypes.data
-        # A call returns when it has all it asked for or when the time is over. So the first one
-        # waits for a single message, and the second is short.
+        # A call returns when it has all it asked for or when the time is over. So the first call
+        # waits for a single message, and the second briefly for the rest.
         consume = self._call["consume_batch_queue"]
         count = max(0, consume(self._messages, round(timeout * 1000), into, 1))
         if count and most > 1:
@@ -241,7 +241,7 @@ class _Client:
         return int(count)
 
     def next_event(self) -> int | None:
-        """Something that is not a message; the caller's to destroy."""
+        """The next event that is not a message; the caller must destroy it."""
         event: int | None = self._call["queue_poll"](self._main, 0)
         return event
 
@@ -260,7 +260,7 @@ class _Client:
 
     def close(self) -> None:
         """End the client, its connections and its threads."""
-        # Each of these is done even if an interrupt comes during another.
+        # An ``ExitStack`` runs all of these, even if an interrupt comes during one.
         with contextlib.ExitStack() as last_first:
             last_first.callback(
                 self._call["destroy_flags"], self._handle, librdkafka.NO_CONSUMER_CLOSE

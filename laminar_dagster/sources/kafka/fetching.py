@@ -1,4 +1,4 @@
-"""What it takes to fetch the messages of a partition, and the choice between the ways."""
+"""The ``Fetcher`` port, which reads messages of a partition, and the choice of an adapter."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Preference = Literal["auto", "fast", "portable"]
 
 
 class Fetcher(Protocol):
-    """Reads one partition from an offset on, in order and without gaps. For one thread.
+    """Reads one partition from an offset, in order and without gaps. For one thread.
 
-    Transactions that are not committed are not delivered. A fetcher never jumps: if an offset is
+    Messages of uncommitted transactions are not delivered. A fetcher never skips: if an offset is
     gone, it fails.
     """
 
@@ -37,35 +37,35 @@ class Fetcher(Protocol):
         """
 
     def fetch(self, most: int, timeout: float) -> MessageBatch:
-        """Up to ``most`` messages; none if none came in time.
+        """Up to ``most`` messages; none if none arrived in time.
 
         Raises:
-            AuthFailed: The cluster refuses the credentials, or the topic to them.
+            AuthFailed: The cluster refuses the credentials, or their access to the topic.
             RetentionExpired: The next offset is gone.
-            SourceUnavailable: The partition is not there, or a batch of it is damaged.
+            SourceUnavailable: The partition is unavailable, or a batch of it is damaged.
         """
 
     def position(self) -> int:
-        """The next offset that would be read.
+        """The next offset to be read.
 
-        At the end of the partition it is past markers, aborted messages and compacted ones;
-        elsewhere it follows the last message, and passes them with the next one.
+        At the end of the partition it is behind control records, aborted messages and compacted
+        ones; elsewhere it follows the last message, and passes them with the next one.
         """
 
     def reached(self) -> int:
-        """How far the broker has been read, delivered or not; for telling slow from stuck."""
+        """The offset up to which the broker was read, delivered or not; tells slow from stuck."""
 
     def trouble(self) -> str:
-        """What the client complained about last; empty if about nothing."""
+        """The last error that the client reported; empty if none."""
 
     def passed_troubles(self) -> int:
-        """How often the client has complained of what it then got over."""
+        """How many reported errors the client has recovered from."""
 
     def pause(self) -> None:
-        """Fetch nothing, and let go of what was fetched ahead."""
+        """Stop fetching, and drop what was fetched ahead."""
 
     def resume(self) -> None:
-        """Go on at the position."""
+        """Fetch again from the position."""
 
     def close(self) -> None:
         """End every connection and thread; does nothing if closed."""
@@ -77,14 +77,14 @@ def choose_fetcher(
     """The fetcher to read with, not open yet.
 
     Args:
-        preference: ``auto`` is fast where that works and has what is wanted, and portable
+        preference: ``auto`` is fast where that works and supports what is wanted, and portable
             otherwise.
-        settings: Of librdkafka; what a reader depends on is set over them.
-        wanted: What of each message.
-        source_id: For errors.
+        settings: librdkafka's settings; those that a reader depends on are overridden.
+        wanted: The parts of a message to fetch.
+        source_id: The source's name, for errors.
 
     Raises:
-        InvalidConfig: ``fast`` is asked for, and cannot be had.
+        InvalidConfig: ``fast`` is required, and cannot be used.
     """
     if preference == "portable":
         return PortableFetcher(settings, wanted, source_id)
@@ -101,7 +101,7 @@ def choose_fetcher(
 
 
 def way_to_fetch(preference: Preference, wanted: Wanted) -> str:
-    """Which fetcher is chosen in a process like this one, and what it does without, in words."""
+    """Describe the fetcher that is chosen in a process like this one, and why not a faster one."""
     if preference == "portable":
         return "portable"
     try:
@@ -114,10 +114,10 @@ def way_to_fetch(preference: Preference, wanted: Wanted) -> str:
 
 
 def _gather(wanted: Wanted) -> Gather:
-    """The quickest gather that can be had here.
+    """The fastest gather that can be used here.
 
     Raises:
-        NotUsable: There is none for what is wanted.
+        NotUsable: None supports the wanted parts.
     """
     library = librdkafka.library()
     try:

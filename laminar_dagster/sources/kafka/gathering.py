@@ -1,4 +1,4 @@
-"""What turns messages of librdkafka into columns, one way or the other."""
+"""The ``Gather`` port: copies librdkafka's messages into columns."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ NONE: Final[Addresses] = np.zeros(0, np.uint64)
 
 
 class TooLarge(Exception):
-    """More bytes were taken at once than a column can hold."""
+    """The messages hold more bytes than a column can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Messages, copied.
+    """Messages that were copied.
 
     Attributes:
-        others: The places of what is not a message: an error, or the end of the partition.
+        others: The places of entries that are errors, or the end of the partition.
     """
 
     batch: MessageBatch
@@ -34,23 +34,23 @@ class Gather(ABC):
     """Copies messages that librdkafka has handed out, and gives them back. For one thread.
 
     Attributes:
-        pointers: Where librdkafka puts them. What is in here and not 0 is still to be given back.
+        pointers: librdkafka's messages. Each entry that is not 0 must still be given back.
     """
 
     pointers: Addresses = NONE
 
     def make_room(self, most: int) -> None:
-        """Be ready for so many messages; there must be none."""
+        """Make room for pointers to so many messages; all earlier ones must be given back."""
         self.pointers = np.zeros(most, np.uint64)
 
     @abstractmethod
     def gather(self, count: int, wanted: Wanted) -> Gathered:
-        """The first so many of the messages. Nothing that is returned points to their memory.
+        """Copy the first ``count`` messages. Nothing returned points to librdkafka's memory.
 
         Raises:
-            TooLarge: They do not fit into one batch.
+            TooLarge: The messages do not fit into one batch.
         """
 
     @abstractmethod
     def give_back(self) -> None:
-        """Let go of all messages, also of those that an interrupt has kept. May be repeated."""
+        """Release all messages, also those left by an interrupt. May be repeated."""

@@ -1,4 +1,4 @@
-"""How a Kafka source does: whether the brokers answer, how far it is behind, what may expire."""
+"""Health of a Kafka source: whether brokers answer, its lag, and what retention may delete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from laminar_dagster.core.health import HealthReport, PartitionHealth
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition.
+    """The lag of one partition.
 
     Attributes:
         position: The next offset to read; None before the first epoch.
@@ -27,16 +27,16 @@ class PartitionLag:
 
     @property
     def lag(self) -> int:
-        """How many offsets wait; what was deleted does not."""
+        """How many offsets are unread; deleted ones do not count."""
         begin = self.earliest if self.position is None else max(self.position, self.earliest)
         return max(0, self.end - begin)
 
     @property
     def headroom(self) -> float | None:
-        """Which share of what the partition holds has been read.
+        """The share of the partition's offsets that has been read.
 
-        Retention deletes from the other end: at 0 it deletes what was not read. None where
-        nothing waits, and where nothing was ever deleted.
+        Retention deletes the oldest offsets: at 0 it deletes unread ones. None where nothing is
+        unread, and where nothing was ever deleted.
         """
         if self.position is None or self.lag <= 0 or not self.earliest:
             return None
@@ -49,13 +49,13 @@ def report(
     details: Mapping[str, str],
     problem: LaminarError | None = None,
 ) -> HealthReport:
-    """Of a source whose cluster answered.
+    """The health of a source whose cluster answered.
 
     Args:
-        brokers: How many the cluster has.
-        partitions: Of every topic.
-        details: What is known of the source before anybody is asked.
-        problem: What is wrong all the same.
+        brokers: How many brokers the cluster has.
+        partitions: All partitions of all topics.
+        details: What is known of the source without asking the cluster.
+        problem: An error despite the answer.
     """
     lag = sum(each.lag for each in partitions)
     message = f"connected to {brokers} broker(s), lag {lag:,}"

@@ -1,7 +1,7 @@
-"""The C API of the librdkafka that confluent-kafka has loaded, reached with ctypes.
+"""Calls the C API of the librdkafka that confluent-kafka has loaded, with ctypes.
 
 Only functions and one struct of ``rdkafka.h`` are used; that header is kept compatible within a
-major version. Nothing here trusts it blindly: `library` tries the struct out before the first use.
+major version. The layout of the struct is not trusted: `library` tests it before the first use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVENT_DELIVERY: Final = 0x1
 EVENT_LOG: Final = 0x4
 EVENT_ERROR: Final = 0x8
 EVENT_STATS: Final = 0x40
-# A group that was never joined need not be left.
+# Closing a consumer leaves its group, which was never joined: skip it.
 NO_CONSUMER_CLOSE: Final = 0x8
 
 _MAJOR_VERSION: Final = 2
@@ -121,11 +121,11 @@ Numbers = npt.NDArray[np.int64]
 
 
 class NotUsable(Exception):
-    """The fast way cannot be taken on this machine; the text says why."""
+    """librdkafka's C API cannot be used on this machine; the text says why."""
 
 
 class RefusedSettings(Exception):
-    """librdkafka does not take the settings; the text says which."""
+    """librdkafka refuses the settings; the text says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ class MessageFields:
     """The members of many ``rd_kafka_message_t``, copied.
 
     Attributes:
-        errors: Codes; 0 is a message.
-        values: Addresses; 0 is no value.
-        keys: Addresses; 0 is no key.
+        errors: Error codes; 0 for a message.
+        values: Addresses; 0 for a null value.
+        keys: Addresses; 0 for a null key.
     """
 
     errors: npt.NDArray[np.int32]
@@ -153,7 +153,7 @@ class Library:
         """Bind the functions of a library, or of the libraries it depends on.
 
         Raises:
-            NotUsable: One of them is not there.
+            NotUsable: A function is missing.
         """
         self.call: dict[str, Callable[..., Any]] = {}
         try:
@@ -162,8 +162,8 @@ class Library:
                 function = library[f"rd_kafka_{name}"]
                 function.restype, function.argtypes = result, arguments
                 self.call[name] = function
-            # A third of a call's cost is to let other threads run meanwhile. Destroying is short,
-            # never waits and never calls back.
+            # ``PyDLL`` keeps the interpreter's lock, whose release is a third of a call's cost.
+            # Destroying is short, never waits and never calls back.
             self._destroy = ctypes.PyDLL(file)["rd_kafka_message_destroy"]
             self._destroy.restype, self._destroy.argtypes = None, [_address]
         except (OSError, AttributeError) as error:
@@ -172,19 +172,19 @@ class Library:
     def destroy_messages(self, messages: Iterator[int]) -> None:
         """Give messages back to librdkafka; nothing of them may be read afterwards.
 
-        No Python runs within, so an interrupt comes before the first or after the last.
+        The loop runs no Python code, so an interrupt comes before the first or after the last.
         """
         deque(map(self._destroy, messages), maxlen=0)
 
     def address(self, name: str) -> int:
-        """Where a function lies, for those that call it themselves."""
+        """The address of a function, for native code that calls it."""
         return int(ctypes.cast(self.call[name], _address).value or 0)  # type: ignore[arg-type]
 
     def new_client(self, kind: int, settings: Mapping[str, str], events: int) -> int:
-        """A producer or consumer, and no callback in it.
+        """Create a producer or consumer without callbacks.
 
         Raises:
-            RefusedSettings: A setting is wrong.
+            RefusedSettings: A setting is invalid.
         """
         text = ctypes.create_string_buffer(_TEXT_BYTES)
         conf = self.call["conf_new"]()
@@ -204,7 +204,7 @@ class Library:
         return _decoded(self.call[name](*arguments) or b"")
 
     def log_line(self, event: int) -> tuple[str, int]:
-        """What a log event says, and how bad it is by the numbers of syslog."""
+        """The text of a log event, and its syslog level."""
         facility, line, level = _text(), _text(), _int()
         out = (ctypes.byref(each) for each in (facility, line, level))
         self.call["event_log"](event, *out)
@@ -212,12 +212,12 @@ class Library:
 
 
 def read_messages(messages: Addresses) -> MessageFields:
-    """Copy the members of messages, all at once; not what the members point to."""
+    """Copy the members of messages, all at once, but not what they point to."""
     lowest = int(messages.min())
     words = memory(lowest, int(messages.max()) - lowest + _MESSAGE_BYTES)
     first = ((messages - np.uint64(lowest)) >> np.uint64(3)).astype(np.int64)
     return MessageFields(
-        # Four bytes, and four of padding.
+        # Four bytes of the code, and four of padding.
         errors=words[first + _ERROR].astype(np.int32),
         offsets=words[first + _OFFSET],
         values=words[first + _VALUE].view(np.uint64),
@@ -228,26 +228,26 @@ def read_messages(messages: Addresses) -> MessageFields:
 
 
 def error_of(message: int) -> tuple[int, int]:
-    """The code of the error that a message stands for, 0 if for none, and its offset."""
+    """The error code of a message, 0 for none, and its offset."""
     words = memory(message, _MESSAGE_BYTES)
     return int(words[_ERROR].astype(np.int32)), int(words[_OFFSET])
 
 
 def memory(address: int, size: int) -> Numbers:
-    """A view of the process's memory as words. Only what is known to be there may be read."""
+    """A view of the process's memory as words; the caller must know that it is mapped."""
     return np.frombuffer(pa.foreign_buffer(address, size), np.int64)
 
 
 @functools.cache
 def library() -> Library:
-    """The librdkafka of this process, tried out. The same as confluent-kafka's own.
+    """The librdkafka of this process, tested; the one that confluent-kafka uses.
 
     Raises:
-        NotUsable: It is not there, too old or too new, or not laid out as expected.
+        NotUsable: It cannot be found, is too old or too new, or its layout is not as expected.
     """
     if struct.calcsize("P") != 8 or sys.byteorder != "little":
         raise NotUsable("it takes a little-endian machine of 64 bits")
-    # A handle of the extension module finds the symbols of what it is linked with as well.
+    # Symbols of the libraries that the extension module is linked with are found as well.
     loaded = Library(str(confluent_kafka.cimpl.__file__))
     version = loaded.call["version"]()
     if version != confluent_kafka.libversion()[1]:
@@ -259,13 +259,13 @@ def library() -> Library:
 
 
 def _probe(loaded: Library) -> None:
-    """See whether a message is laid out as expected.
+    """Test whether a message is laid out as expected.
 
-    A producer without a broker takes messages and is told to drop them. That hands them back, with
-    everything that is known about them.
+    A producer without a broker takes messages and is told to purge them. It reports them back, with
+    all their members set.
 
     Raises:
-        NotUsable: It is not.
+        NotUsable: The layout differs.
     """
     try:
         client = loaded.new_client(PRODUCER, {"log_level": "0"}, EVENT_DELIVERY)
@@ -301,7 +301,7 @@ def _dropped(
     """The values and keys of an event's messages.
 
     Raises:
-        NotUsable: Anything else about them is not as it should be. Then no pointer was followed.
+        NotUsable: Any other member differs. Then no pointer was followed.
     """
     messages = np.zeros(len(_PROBES), np.uint64)
     count = loaded.call["event_message_array"](event, messages.ctypes.data, len(messages))

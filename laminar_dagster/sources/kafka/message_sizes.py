@@ -1,4 +1,4 @@
-"""How large the messages are that wait, by a look at the first few of each partition."""
+"""Estimates the size of unread messages, by sampling the first few of some partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNKNOWN_BYTES: Final = 1024.0
 
 _LOOK_BYTES: Final = 64 * 1024
 _MOST: Final = 500
-# So many partitions are looked at: each costs an answer of the broker.
+# At most this many partitions are sampled: each costs a request to the broker.
 _LANES: Final = 4
 _SECONDS: Final = 2.0
 
@@ -24,16 +24,16 @@ _SECONDS: Final = 2.0
 def mean_sizes(
     starts: Mapping[Lane, int], waiting: Mapping[Lane, int], settings: Mapping[str, str]
 ) -> dict[Lane, float]:
-    """The mean size of a message in partitions.
+    """The mean size of a message in each partition.
 
-    It only serves to keep an epoch about as large as its limit says. So the few partitions in
-    which most waits are looked at, and the others taken to be like them; where nothing can be
-    seen in time, a guess will do.
+    It only serves to keep an epoch about as large as its limit says. So a few partitions with the
+    largest backlog are sampled, and the others assumed to be like them; where nothing arrives in
+    time, a default will do.
 
     Args:
-        starts: Where to look.
-        waiting: How many messages wait, in each of the partitions that are asked for.
-        settings: Of librdkafka.
+        starts: Where to sample.
+        waiting: The number of unread messages, by partition.
+        settings: librdkafka's settings.
     """
     longest = sorted(waiting, key=lambda lane: (-waiting[lane], lane))[:_LANES]
     found = _look({lane: starts[lane] for lane in longest}, settings)
@@ -42,7 +42,7 @@ def mean_sizes(
 
 
 def _look(starts: Mapping[Lane, int], settings: Mapping[str, str]) -> dict[Lane, float]:
-    """The mean size of the first messages of partitions, where any could be seen."""
+    """The mean size of the first messages of partitions; without those where none arrived."""
     look = {"fetch.message.max.bytes": str(_LOOK_BYTES), "queued.min.messages": "1"}
     consumer = Consumer(consumer_settings({**settings, **look}))
     sizes: defaultdict[Lane, list[int]] = defaultdict(list)
@@ -57,11 +57,11 @@ def _look(starts: Mapping[Lane, int], settings: Mapping[str, str]) -> dict[Lane,
                 seen.add(lane)
                 if message.error() is None:
                     sizes[lane].append(len(message))
-            # A broker that has batches larger than what is asked for answers with the first
-            # partition's alone: the others have their turn when that one is out of the way.
+            # A broker whose batches are larger than the requested size answers with the first
+            # partition's alone: pause it to let the others have their turn.
             consumer.pause([unseen.pop(lane) for lane in seen & unseen.keys()])
     except KafkaException:
-        # Whoever reads the messages will be told what is wrong.
+        # Reading the messages will raise the error.
         pass
     finally:
         consumer.close()

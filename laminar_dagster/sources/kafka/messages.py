@@ -1,4 +1,4 @@
-"""Messages of a partition as columns, as they come from the broker."""
+"""Messages of a partition as columns, undecoded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What of each message is wanted besides its offset and value."""
+    """Which parts of a message to fetch besides its offset and value."""
 
     keys: bool = False
     timestamps: bool = False
@@ -36,7 +36,7 @@ class PartitionRange:
     end: int
 
     def __str__(self) -> str:
-        """As it is written in errors."""
+        """The text for errors."""
         return f"{place_of(self.topic, self.partition)}, offsets {self.start} to {self.end}"
 
 
@@ -46,14 +46,14 @@ class MessageBatch:
 
     Attributes:
         offsets: Ascending; they may leave holes.
-        values: Null is no value, a tombstone; an empty value is not null.
-        keys: Null is no key. None if not asked for, as with the next two.
-        timestamps: Milliseconds since 1970; -1 is not known.
-        headers: In the order in which they were set; keys may repeat. Null where the name of one
-            is not UTF-8.
-        fetch_seconds: How long was waited for them.
+        values: Null for a tombstone; an empty value is not null.
+        keys: Null for no key. None if not wanted, as with the next two.
+        timestamps: Milliseconds since 1970; -1 if unknown.
+        headers: In the order in which they were set; keys may repeat. Null for a message with a
+            header name that is not UTF-8.
+        fetch_seconds: How long fetching them took.
         pauses: How often the partition was paused before them.
-        errors: What librdkafka complained of before them and got over by itself.
+        errors: How many errors librdkafka reported before them and recovered from.
     """
 
     offsets: Numbers
@@ -66,19 +66,19 @@ class MessageBatch:
     errors: int = 0
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of messages."""
         return len(self.offsets)
 
     @property
     def size_bytes(self) -> int:
-        """How much memory they take."""
+        """The memory that the columns take."""
         columns = (self.offsets, self.values, self.keys, self.timestamps, self.headers)
         return sum(int(each.nbytes) for each in columns if each is not None)
 
     def ends(self) -> Numbers:
-        """Where each message ends if they are laid end to end.
+        """The cumulative sizes of the messages.
 
-        Of a message, what counts is its value, and its key and headers if they were asked for.
+        A message's size is that of its value, and of its key and headers if they were fetched.
         """
         edges = _edges(self.values)
         if self.keys is not None:
@@ -91,7 +91,7 @@ class MessageBatch:
         return ends
 
     def slice(self, low: int, high: int) -> MessageBatch:
-        """Those at [low, high), without a copy."""
+        """The messages at [low, high), without a copy."""
         if low == 0 and high == len(self):
             return self
         return replace(
@@ -105,7 +105,7 @@ class MessageBatch:
 
 
 def empty_batch(wanted: Wanted, fetch_seconds: float = 0.0) -> MessageBatch:
-    """No message."""
+    """A batch without messages."""
     return MessageBatch(
         offsets=np.empty(0, np.int64),
         values=pa.array([], pa.binary()),
@@ -117,7 +117,7 @@ def empty_batch(wanted: Wanted, fetch_seconds: float = 0.0) -> MessageBatch:
 
 
 def join(parts: Sequence[MessageBatch], fetch_seconds: float = 0.0) -> MessageBatch:
-    """Batches that follow each other as one; there has to be one at least."""
+    """Join consecutive batches; there must be at least one."""
     first = parts[0]
     if len(parts) == 1:
         return replace(first, fetch_seconds=fetch_seconds)
@@ -145,5 +145,5 @@ def _edges(values: pa.Array) -> Numbers:
 
 
 def place_of(topic: str, partition: int) -> str:
-    """A partition, as it is written in errors."""
+    """The name of a partition in errors."""
     return f"{topic}[{partition}]"

@@ -1,4 +1,4 @@
-"""Gathers messages with nothing but numpy and Arrow, where there is no compiled library.
+"""Copies messages to Arrow with numpy alone, where there is no compiled library.
 
 The members of the messages are read with one numpy index for each member, their values are
 described to Arrow as views of librdkafka's memory, and Arrow copies them into an array of its own.
@@ -18,19 +18,19 @@ from laminar_dagster.sources.kafka.gathering import NONE, Gather, Gathered, TooL
 from laminar_dagster.sources.kafka.librdkafka import Addresses, Library, MessageFields, Numbers
 from laminar_dagster.sources.kafka.messages import MessageBatch, Wanted, empty_batch
 
-# Arrow keeps values up to this length inside their view.
+# Arrow stores values up to this length inline in their view.
 _INLINE: Final = 12
-# Views count from the beginning of their buffer in 31 bits.
+# The offsets of views within their buffer have 31 bits.
 _REGION: Final = 1 << 30
 
 
 class NumpyGather(Gather):
-    """Reads values, offsets and keys; timestamps and headers would take a call for each message."""
+    """Copies values, offsets and keys; timestamps and headers would take a call per message."""
 
     def __init__(self, library: Library) -> None:
-        """Begin without messages."""
+        """Start without messages."""
         self._library = library
-        # What was handed out is in here or in `pointers`, whenever an interrupt may come.
+        # Every message handed out is in here or in `pointers`, even when an interrupt comes.
         self._leaving: Iterator[int] = iter(())
 
     def gather(self, count: int, wanted: Wanted) -> Gathered:
@@ -57,20 +57,20 @@ class NumpyGather(Gather):
         return Gathered(batch, others)
 
     def give_back(self) -> None:
-        """Let go of the messages, a call each."""
+        """Release the messages, with a call for each."""
         self._library.destroy_messages(self._leaving)
         leaving = iter(self.pointers[self.pointers != 0].tolist())
-        # No call is between these two, so nothing can come between them.
+        # An interrupt can only come at a call: none between these two assignments.
         self._leaving = leaving
         self.pointers = NONE
         self._library.destroy_messages(self._leaving)
 
 
 def copy_values(addresses: Addresses, lengths: Numbers) -> pa.BinaryArray:
-    """Copy stretches of memory into one array; the address 0 is null.
+    """Copy pieces of memory into one array; the address 0 is null.
 
     Raises:
-        TooLarge: They are more than an array can hold.
+        TooLarge: They are more bytes than an array can hold.
     """
     count = len(addresses)
     present = addresses != 0
@@ -98,14 +98,14 @@ def _point_outside(
     addresses: Addresses,
     lengths: Numbers,
 ) -> list[pa.Buffer]:
-    """Point the views of long values at them. Of the buffers, only these values may be read."""
+    """Point the views of long values at them. Other bytes of the buffers may not be mapped."""
     if not rows.all():
         addresses, lengths = addresses[rows], lengths[rows]
     lowest, longest = int(addresses.min()), int(lengths.max())
     if int(addresses.max()) - lowest <= _REGION:
         views[rows, 3] = addresses - np.uint64(lowest)
         return [pa.foreign_buffer(lowest, _REGION + longest)]
-    # They come from parts of the heap that are far from each other.
+    # The values are in distant parts of the heap: use several buffers.
     bases, numbers = np.unique(addresses // np.uint64(_REGION), return_inverse=True)
     views[rows, 2] = numbers
     views[rows, 3] = addresses % np.uint64(_REGION)
@@ -115,7 +115,7 @@ def _point_outside(
 def _put_inside(
     views: npt.NDArray[np.int32], rows: Numbers, addresses: Addresses, lengths: Numbers
 ) -> None:
-    """Copy short values into their views, byte by byte, so that none beyond their end is read."""
+    """Copy short values into their views, byte by byte: bytes after a value may be unmapped."""
     lowest = int(addresses.min())
     span = int(addresses.max()) - lowest + _INLINE
     memory = np.frombuffer(pa.foreign_buffer(lowest, span), np.uint8)
@@ -127,7 +127,7 @@ def _put_inside(
 
 
 def _without(fields: MessageFields, places: Numbers) -> MessageFields:
-    """All messages but some."""
+    """The messages but for those at some places."""
     return MessageFields(
         errors=np.delete(fields.errors, places),
         offsets=np.delete(fields.offsets, places),

@@ -1,4 +1,4 @@
-"""What may stand in the ``WITH`` of a Kafka source. Contradictions and unknown options are refused.
+"""The options in the ``WITH`` of a Kafka source. Contradictory and unknown ones are refused.
 
 Properties of librdkafka go under ``kafka.``: ``'kafka.security.protocol' = 'SASL_SSL'``.
 """
@@ -61,43 +61,44 @@ class KafkaOptions:
     """How to read topics.
 
     Attributes:
-        topics: Their names; empty where ``topic_pattern`` tells them.
+        topics: The names of the topics; empty where ``topic_pattern`` selects them.
         topic_pattern: A regular expression that a topic's whole name must match.
-        group_id: Told how far the sinks are, so that lag tools work. Nothing depends on it,
-            unless ``group_offsets`` says so.
-        key_columns: Which of the declared columns are decoded from the message's key.
-        auto_offset_reset: Where the first epoch begins. ``none`` is where the group stands, and
+        group_id: The consumer group whose offsets follow the sinks' commits, for lag tools. Not
+            read, unless ``group_offsets`` or ``auto_offset_reset`` says so.
+        key_columns: The declared columns that are decoded from the message's key.
+        auto_offset_reset: Where the first epoch begins. ``none`` is at the group's offsets, and
             refuses partitions of which it holds no offset.
-        group_offsets: Whether the first epoch begins where the group stands, as far as it does.
+        group_offsets: Whether the first epoch begins at the group's offsets where there are any.
         max_poll_records: How many messages one poll of the client asks for.
-        poll_timeout: How long it waits for them.
+        poll_timeout: How long a poll waits for them.
         max_out_of_orderness: The delay of the watermark, where ``WATERMARK FOR`` names none.
-        idle_timeout: How long nothing may have come in a partition before it no longer holds the
-            watermark back. None is for ever.
+        idle_timeout: How long a partition without messages holds the watermark back. None: for
+            ever.
         backpressure_high: How full the task's buffer may get before the partition is paused.
         backpressure_low: How empty it must get before the partition is resumed.
         include_metadata: Whether ``_topic``, ``_partition``, ``_offset``, ``_timestamp``, ``_key``
             and ``_headers`` are columns.
-        partition_assignment_strategy: Of the group's members. Epochs assign ranges themselves.
-        reader: Which way messages are fetched, see ``fetching``.
+        partition_assignment_strategy: The group's strategy. Epochs assign partitions themselves.
+        reader: How messages are fetched, see ``fetching``.
         on_gap: Whether records that Kafka has deleted unread stop the pipeline, or are recorded
             as a gap.
-        on_schema_problem: What becomes of records whose schema is unknown or does not fit.
+        on_schema_problem: Whether records whose schema is unknown or incompatible become dead
+            letters, or stop the pipeline.
         max_record_bytes: A longer value is a bad record, of which the beginning is kept.
         split_records: Read one partition in pieces of about that many offsets, side by side. None
             keeps a partition in one piece, and so in order.
         connect_timeout: How long to try to reach the brokers.
-        retention_warning: Of what a partition holds, how small the share before our position may
-            get before a warning.
-        avro_schema: A file that holds the writer's schema, where there is no registry.
-        protobuf_descriptor: A file that holds a compiled ``FileDescriptorSet``.
+        retention_warning: Warn when the share of a partition's offsets that are before our
+            position, and so can expire harmlessly, is below this.
+        avro_schema: A file with the writer's schema, where there is no registry.
+        protobuf_descriptor: A file with a compiled ``FileDescriptorSet``.
         protobuf_message: The full name of the message.
-        debezium_time_unit: Of timestamps that are numbers, where the message does not tell.
-        debezium_decimal_mode: What text is to a decimal column, where the message does not tell:
-            the number, or its bytes in base64. None makes such records bad.
-        debezium_before: Whether an update without the row before it is a bad record. Sums by
+        debezium_time_unit: The unit of numeric timestamps, where the message does not state it.
+        debezium_decimal_mode: What text in a decimal column is, where the message does not state
+            it: the number, or its bytes in base64. None makes such records bad.
+        debezium_before: Whether an update without the old row is a bad record. Sums by
             ``_weight`` need it; a sink that upserts does not.
-        properties: For librdkafka, without the prefix.
+        properties: Properties for librdkafka, without the prefix.
     """
 
     bootstrap_servers: str
@@ -140,9 +141,9 @@ def read_options(options: Mapping[str, str], where: str, project: Path) -> Kafka
     """The options of a ``WITH``.
 
     Args:
-        options: As they stand there, without ``connector``.
-        where: For errors.
-        project: Where relative paths begin.
+        options: All options of the ``WITH`` but ``connector``.
+        where: The place of the statement, for errors.
+        project: The folder that relative paths start from.
 
     Raises:
         InvalidConfig: Lists every mistake, each with the nearest known spelling.

@@ -1,4 +1,4 @@
-"""Fetches messages with confluent-kafka's consumer: everywhere, and everything of a message."""
+"""Fetches messages with confluent-kafka's consumer: works everywhere, with all of a message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from laminar_dagster.sources.kafka.troubles import ASK_MILLISECONDS, Troubles, n
 
 _log = logging.getLogger(__name__)
 
-# How long more messages are waited for when some are there.
+# How long to wait for more messages after the first one arrived.
 _LINGER: Final = 0.01
 
 
@@ -36,9 +36,9 @@ class PortableFetcher:
         """Prepare; connects to nothing yet.
 
         Args:
-            settings: Of librdkafka.
-            wanted: What of each message.
-            source_id: For errors.
+            settings: librdkafka's settings.
+            wanted: The parts of a message to fetch.
+            source_id: The source's name, for errors.
         """
         self._settings = consumer_settings(settings)
         self._wanted = wanted
@@ -50,7 +50,7 @@ class PortableFetcher:
 
         Raises:
             InvalidConfig: librdkafka refuses the settings.
-            InvalidState: It is open.
+            InvalidState: It is already open.
         """
         if self._consumer is not None:
             raise InvalidState("the fetcher", "open", "be opened")
@@ -64,15 +64,15 @@ class PortableFetcher:
         self.resume()
 
     def fetch(self, most: int, timeout: float) -> MessageBatch:
-        """Up to ``most`` messages; none if none came in time.
+        """Up to ``most`` messages; none if none arrived in time.
 
         Raises:
             AuthFailed, RetentionExpired, SourceUnavailable: The read cannot go on.
         """
         began = time.monotonic()
         consumer = self._opened()
-        # A call returns when it has all it asked for or when the time is over. So the first one
-        # waits for a single message, and the second is short.
+        # A call returns when it has all it asked for or when the time is over. So the first call
+        # waits for a single message, and the second briefly for the rest.
         messages = consumer.consume(1, timeout)
         if messages and most > 1:
             messages += consumer.consume(most - 1, _LINGER)
@@ -95,30 +95,30 @@ class PortableFetcher:
         )
 
     def position(self) -> int:
-        """The next offset that would be read."""
+        """The next offset to be read."""
         return self._position
 
     def reached(self) -> int:
-        """How far the broker has been read, delivered or not."""
+        """The offset up to which the broker was read, delivered or not."""
         return max(self._reached, self._position)
 
     def trouble(self) -> str:
-        """What librdkafka complained about last."""
+        """The last error that librdkafka reported."""
         return self._troubles.last
 
     def passed_troubles(self) -> int:
-        """How often librdkafka has complained of what it then got over."""
+        """How many reported errors librdkafka has recovered from."""
         return self._troubles.passed
 
     def pause(self) -> None:
-        """Fetch nothing, and let go of what was fetched ahead."""
+        """Stop fetching, and drop what was fetched ahead."""
         try:
             self._opened().unassign()
         except KafkaException as error:
             self._note(error.args[0])
 
     def resume(self) -> None:
-        """Go on at the position."""
+        """Fetch again from the position."""
         try:
             self._opened().assign([TopicPartition(*self._place, self._position)])
         except KafkaException as error:
@@ -159,7 +159,7 @@ class PortableFetcher:
             return None
 
     def _on_error(self, error: KafkaError) -> None:
-        # Called within `consume`, which would swallow what is raised here.
+        # Called within `consume`, which would swallow an exception raised here.
         self._errors.append(error)
 
     def _on_statistics(self, statistics: str) -> None:
@@ -167,7 +167,7 @@ class PortableFetcher:
 
 
 def _timestamps(messages: Sequence[Message]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    # Of a message without one, librdkafka says -1 as well.
+    # librdkafka returns -1 for a message without a timestamp.
     return np.fromiter((each.timestamp()[1] for each in messages), np.int64, len(messages))
 
 
@@ -179,6 +179,6 @@ def _headers_of(message: Message) -> list[dict[str, object]] | None:
     try:
         found = list(message.headers() or ())
     except (SystemError, UnicodeDecodeError):
-        # A name is not UTF-8: confluent-kafka hands out none of them.
+        # A name is not UTF-8: confluent-kafka then returns no header at all.
         return None
     return [{"key": key, "value": value} for key, value in found]

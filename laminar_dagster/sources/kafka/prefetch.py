@@ -1,4 +1,4 @@
-"""Fetches ahead in a thread, so that what was fetched is decoded meanwhile."""
+"""Fetches ahead in a thread, while earlier chunks are decoded."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _CLOSE_SECONDS: Final = 10.0
 class Prefetcher(Iterator[MessageBatch]):
     """The chunks of a range, fetched ahead up to a number of bytes. A context manager.
 
-    The thread alone touches the fetcher. When the buffer is full, it pauses the partition and
-    waits until the buffer is half empty; so at most the high mark and one chunk are held, besides
-    what librdkafka itself fetches ahead. An error of the thread is raised where the chunk would
-    have been.
+    Only the thread uses the fetcher. When the buffer passes its high mark, the thread pauses the
+    partition until the buffer has drained to the low mark; so at most the high mark and one chunk
+    are held, besides what librdkafka itself fetches ahead. An error of the thread is raised where
+    the chunk would have been.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class Prefetcher(Iterator[MessageBatch]):
         pressure: BackpressureController | None = None,
         polling: Polling = DEFAULT_POLLING,
     ) -> None:
-        """Begin to fetch.
+        """Start to fetch.
 
         Args:
-            fetcher: Not open; the thread opens and closes it.
-            wanted: What to fetch.
-            source_id: For errors.
-            limits: Of a chunk.
-            pressure: How much to hold ready; by default up to ``DEFAULT_CAPACITY`` bytes.
-            polling: How to ask.
+            fetcher: Not open yet; the thread opens and closes it.
+            wanted: The range to fetch.
+            source_id: The source's name, for errors.
+            limits: The limits of a chunk.
+            pressure: How much to buffer; by default up to ``DEFAULT_CAPACITY`` bytes.
+            polling: How to poll the fetcher.
         """
         self._fetcher = fetcher
         self._pressure = pressure or BackpressureController(DEFAULT_CAPACITY)
@@ -79,7 +79,7 @@ class Prefetcher(Iterator[MessageBatch]):
         self._thread = threading.Thread(
             target=self._run,
             name=f"fetch {place_of(wanted.topic, wanted.partition)}",
-            # A process that ends does not wait for a broker.
+            # The process may exit without waiting for a broker.
             daemon=True,
         )
         _at_work.add(self)
@@ -91,11 +91,11 @@ class Prefetcher(Iterator[MessageBatch]):
         return self._pressure.pauses
 
     def __next__(self) -> MessageBatch:
-        """The next chunk, waited for.
+        """Wait for the next chunk.
 
         Raises:
-            StopIteration: The range is read, or this is closed.
-            LaminarError: What ended the thread.
+            StopIteration: The range was read, or the prefetcher is closed.
+            LaminarError: The error that ended the thread.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._is_done or self._is_closing)
@@ -164,7 +164,7 @@ class Prefetcher(Iterator[MessageBatch]):
                 self._fetcher.resume()
 
 
-# A thread that is still in C++ when the interpreter goes away takes the process down with it.
+# Close these at exit: a thread still in C++ when the interpreter ends crashes the process.
 _at_work: WeakSet[Prefetcher] = WeakSet()
 
 

@@ -21,11 +21,11 @@ from laminar_dagster.sources.kafka.messages import (
 
 @dataclass(frozen=True, slots=True)
 class ChunkLimits:
-    """How much is in a chunk at most. A larger message is a chunk alone.
+    """The most that a chunk holds. A larger message is a chunk of its own.
 
     Attributes:
-        records: Messages.
-        size_bytes: Of their values, and of keys and headers if they are wanted.
+        records: The number of messages.
+        size_bytes: The size of their values, and of keys and headers if they are wanted.
     """
 
     records: int = 20_000
@@ -37,12 +37,12 @@ DEFAULT_LIMITS: Final = ChunkLimits()
 
 @dataclass(frozen=True, slots=True)
 class Polling:
-    """How the client is asked, and for how long.
+    """How the fetcher is polled, and for how long.
 
     Attributes:
         records: How many messages to ask for at once.
         seconds: How long to wait for them.
-        stall_seconds: Of waiting in which nothing moves, after which to give up.
+        stall_seconds: How long to go on without progress before giving up.
     """
 
     records: int = 1000
@@ -51,24 +51,24 @@ class Polling:
 
 
 DEFAULT_POLLING: Final = Polling()
-# To ask for before anything is known of their size.
+# How many messages to ask for before anything is known of their size.
 _FIRST_MESSAGES: Final = 16
 
 
 class ChunkCutter:
-    """Cuts batches of any size into chunks, the same ones however the batches were cut."""
+    """Cuts batches into chunks, which do not depend on how the messages were batched."""
 
     def __init__(self, limits: ChunkLimits) -> None:
-        """Begin with an empty chunk."""
+        """Start with an empty chunk."""
         self._limits = limits
         self._fitting = _FIRST_MESSAGES
         self._begin()
 
     @property
     def fitting(self) -> int:
-        """How many messages are about a chunk by their bytes, going by the last ones.
+        """About how many messages fill a chunk's bytes, going by the last batch.
 
-        Who asks for more has them in memory before they can be cut.
+        Asking for more at once would hold them in memory before they can be cut.
         """
         return self._fitting
 
@@ -78,10 +78,10 @@ class ChunkCutter:
         return self._limits.records - self._records
 
     def add(self, batch: MessageBatch) -> Iterator[MessageBatch]:
-        """Take messages in, and hand out the chunks that are full.
+        """Add messages, and yield the chunks that are full.
 
-        By records a chunk is full when it has them; by bytes it is when the next message does not
-        fit, so that it does not matter whether that one is in this batch.
+        By records a chunk is full at its limit; by bytes it is when the next message does not
+        fit, so that it does not matter whether that message is in this batch.
         """
         self._seconds += batch.fetch_seconds
         ends = batch.ends()
@@ -104,7 +104,7 @@ class ChunkCutter:
                 yield self._cut()
 
     def rest(self) -> Iterator[MessageBatch]:
-        """The last chunk, if there is anything in it."""
+        """The last chunk, if it is not empty."""
         if self._records:
             yield self._cut()
 
@@ -131,20 +131,19 @@ def fetch_range(
 ) -> Generator[MessageBatch]:
     """Every message of the range, in chunks. The fetcher is opened here, and closed in any case.
 
-    The range ends by position: a message beyond it, or the end of the partition at or beyond it.
-    Its last offsets may hold no message, as with markers of transactions, aborted messages and
-    messages that were compacted away.
+    The range ends by position: at a message beyond it, or the end of the partition. Its last
+    offsets may hold no message, as with control records, aborted messages and compacted ones.
 
     Args:
-        fetcher: Not open.
-        wanted: Offsets that the broker had promised to be final: up to its last stable offset.
-        source_id: For errors.
-        limits: Where to cut.
-        polling: How to ask.
-        stopped: Asked several times a second whether to end early; the rest is dropped then.
+        fetcher: Not open yet.
+        wanted: A range that ends at or before the last stable offset, so that it is final.
+        source_id: The source's name, for errors.
+        limits: The limits of a chunk.
+        polling: How to poll the fetcher.
+        stopped: Called several times a second; true ends the read early and drops the rest.
 
     Raises:
-        SourceUnavailable: Nothing came for too long.
+        SourceUnavailable: Nothing arrived for too long.
         AuthFailed, RetentionExpired: The read cannot go on.
     """
     if wanted.start >= wanted.end:
@@ -173,10 +172,10 @@ def fetch_range(
 
 
 def _require_order(offsets: Numbers, position: int, wanted: PartitionRange, source_id: str) -> None:
-    """Rather none than twice the same message.
+    """Refuse messages that would be read twice.
 
     Raises:
-        SourceUnavailable: The offsets do not ascend from the position on.
+        SourceUnavailable: The offsets do not ascend from the position.
     """
     if len(offsets) and (int(offsets[0]) < position or bool(np.any(np.diff(offsets) <= 0))):
         place = place_of(wanted.topic, wanted.partition)

@@ -21,12 +21,12 @@ from laminar_dagster.sources.kafka.ranges import Polling
 
 @dataclass(frozen=True, slots=True)
 class KafkaSplitReader:
-    """Decodes a range into the declared columns. Makes a connection of its own, each time.
+    """Decodes a range into the declared columns. Connects anew for each range.
 
-    The same range gives the same chunks, on any machine and by either way of fetching.
+    The same range gives the same rows in the same chunks, on any machine and with any fetcher.
 
     Attributes:
-        settings: Of librdkafka.
+        settings: librdkafka's settings.
     """
 
     source_id: str
@@ -35,11 +35,11 @@ class KafkaSplitReader:
     settings: dict[str, str] = field(repr=False)
 
     def read(self, split: SourceRange) -> Iterator[PlacedChunk]:
-        """All records of the half-open range, in order; bad ones beside good ones.
+        """All records of the half-open range, in order; bad ones beside decoded ones.
 
         Raises:
-            RetentionExpired: Some of it was deleted.
-            SourceUnavailable, AuthFailed, RegistryUnavailable: It cannot be read.
+            RetentionExpired: Some of the range was deleted.
+            SourceUnavailable, AuthFailed, RegistryUnavailable: The range cannot be read.
         """
         wanted = _partition_range(self.source_id, split)
         options = self.options
@@ -66,7 +66,7 @@ class KafkaSplitReader:
 
 
 def wanted_by(options: KafkaOptions) -> Wanted:
-    """What a source needs of each message."""
+    """The parts of a message that a source needs."""
     columns = options.include_metadata
     return Wanted(keys=columns or bool(options.key_columns), timestamps=columns, headers=columns)
 

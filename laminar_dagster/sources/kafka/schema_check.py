@@ -1,4 +1,4 @@
-"""Whether the declared columns suit what the registry says will come."""
+"""Checks the declared columns against the newest schemas in the registry."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from laminar_dagster.sources.kafka.options import KafkaOptions
 def schema_problem(
     schema: pa.Schema, options: KafkaOptions, topics: Iterable[str], address: str
 ) -> LaminarError | None:
-    """What speaks against reading the topics into the columns; None if nothing does.
+    """Why the topics cannot be read into the columns; None if nothing is wrong.
 
-    Looked at is the newest schema of each topic's value, under the usual name of its subject. One
-    that is not registered under that name says nothing.
+    The newest schema of each topic's subject ``<topic>-value`` is checked. A topic without such a
+    subject is skipped.
     """
     registry = registry_of(options)
     if registry is None or options.format not in ("avro", "protobuf"):
         return None
-    # Imported here: they take a moment, and most sources have no registry.
+    # Imported here: slow to import, and most sources have no registry.
     from laminar_dagster.clients.schema_registry import UnknownSchema
     from laminar_dagster.sources.formats.schema_discovery import mismatches
 

@@ -1,16 +1,16 @@
 """Kafka topics as a source: every partition of a topic is a partition of the source.
 
-An epoch's ranges end at the last stable offset, asked for once. They are assigned, not negotiated
-with a consumer group: who else reads the topic, and how the group is rebalanced, changes nothing.
-The group is told how far the sinks are, after they have committed.
+An epoch's ranges end at the last stable offset, which is queried once. Partitions are assigned, not
+negotiated with a consumer group: other readers of the topic, and rebalances, change nothing. The
+group's offsets are committed after the sinks have committed.
 
-The ids of the cluster and of every topic are pinned by the plan. A topic that was created anew, or
-is gone, or holds less than was read of it, is a named error, and so are records that Kafka has
-deleted before they were read, unless ``on_gap`` accepts that.
+The plan pins the ids of the cluster and of every topic. A topic that was created anew, is gone, or
+holds less than was read of it raises an error, and so do records that Kafka has deleted before they
+were read, unless ``on_gap`` accepts that.
 
-A partition in which nothing came is quiet since the first plan that found it so, by the plans'
-clocks: the time that a producer wrote into its records does not matter. Quiet for long enough, it
-is idle, and holds back no watermark.
+A partition without new messages is quiet since the first plan that found it so, by the plans'
+clocks: timestamps that producers wrote do not matter. When it is quiet for ``idle_timeout``, it is
+idle, and no longer holds back the watermark.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 CONNECTOR: Final = "kafka"
 
-# Fewer cannot be too large for an epoch.
+# With this few messages, sizes need not be sampled to keep the limit.
 _FEW: Final = 100
 
 
@@ -71,7 +71,7 @@ class KafkaSource:
     """Implements ``core.ports.Source``."""
 
     def __init__(self, source_id: SourceId, schema: pa.Schema, options: KafkaOptions) -> None:
-        """Describe the source; nobody is asked anything yet."""
+        """Describe the source; does no I/O."""
         self._source_id = source_id
         self._schema = schema
         self._options = options
@@ -88,11 +88,11 @@ class KafkaSource:
 
         Args:
             table: The statement.
-            project: Where relative paths begin.
-            defaults: Options that the pipeline sets for sources that do not.
+            project: The folder that relative paths start from.
+            defaults: Options from the pipeline, for those that the source does not set itself.
 
         Raises:
-            InvalidConfig: Lists every mistake in its options, or names a column that cannot be.
+            InvalidConfig: Lists every mistake in the options, or names an unsupported column.
         """
         where = str(table.place)
         given = dict(defaults)
@@ -103,7 +103,7 @@ class KafkaSource:
         name = str(table.source_id)
         try:
             schema = arrow_schema(table.columns)
-            # Made to be thrown away: it finds out whether the columns suit the formats.
+            # Built only to check that the columns match the formats.
             MessageDecoder(schema, options, name)
         except ValueError as error:
             raise InvalidConfig(where, f"source {name}: {error}") from None
@@ -114,7 +114,7 @@ class KafkaSource:
 
     @property
     def source_id(self) -> SourceId:
-        """Its name within the pipeline."""
+        """The source's name within the pipeline."""
         return self._source_id
 
     @property
@@ -126,7 +126,7 @@ class KafkaSource:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, as the reader hands them out."""
+        """The columns of the reader's chunks, with those that the options add."""
         return self._schema
 
     def plan(
@@ -139,12 +139,12 @@ class KafkaSource:
         """Choose how far to read each partition.
 
         Raises:
-            SourceReplaced: It is another cluster or topic, or holds less than was read of it.
+            SourceReplaced: The cluster or a topic is another, or holds less than was read of it.
             RetentionExpired: Records were deleted before they were read.
             SourceUnavailable: The cluster cannot be reached.
-            AuthFailed: It refuses the credentials.
-            InvalidConfig: A topic is not there, or ``auto.offset.reset`` is ``none`` and the
-                group stands nowhere.
+            AuthFailed: The cluster refuses the credentials.
+            InvalidConfig: A topic does not exist, or ``auto.offset.reset`` is ``none`` and the
+                group has no offset.
         """
         require_utc("clock", clock)
         known = self._offsets(start)
@@ -200,7 +200,7 @@ class KafkaSource:
         return tuple(_range(lane, one, two) for one, two in pairwise(edges))
 
     def reader(self) -> KafkaSplitReader:
-        """A reader for the executors, who must reach the brokers under the same names."""
+        """A reader for the executors, which must reach the brokers under the same names."""
         return KafkaSplitReader(
             str(self._source_id), self._schema, self._options, dict(self._settings)
         )
@@ -209,7 +209,7 @@ class KafkaSource:
         """Find out whether reading can resume at a position.
 
         Raises:
-            RetentionExpired: What stands there was deleted.
+            RetentionExpired: The record at the position was deleted.
             SourceReplaced: The partition is gone, or shorter.
         """
         ((lane, offset),) = self._offsets((position,)).items()
@@ -218,10 +218,10 @@ class KafkaSource:
         look.require_held(lane, offset)
 
     def acknowledge(self, positions: tuple[SourcePosition, ...]) -> None:
-        """Write down where the group stands, for lag tools.
+        """Commit the group's offsets, for lag tools.
 
         Raises:
-            AcknowledgeFailed: It was not written.
+            AcknowledgeFailed: The offsets were not committed.
         """
         offsets = self._offsets(positions)
         if not offsets:
@@ -234,7 +234,7 @@ class KafkaSource:
     def group_offsets(
         self, identity: SourceIdentity, positions: tuple[SourcePosition, ...]
     ) -> GroupOffsets | None:
-        """Where the group will stand, for a sink on the same cluster."""
+        """The group's offsets for positions, for a sink on the same cluster to commit."""
         if not isinstance(identity, KafkaIdentity):
             return None
         return GroupOffsets(identity.cluster_id, self._options.group_id, positions)
@@ -263,7 +263,7 @@ class KafkaSource:
     # --- where to begin and to end ---------------------------------------------------------------
 
     def _begins(self, known: Mapping[Lane, int], look: Look, *, is_first: bool) -> dict[Lane, int]:
-        """Where each partition goes on; a new one begins at its start."""
+        """Where each partition resumes; a new partition begins at its start."""
         gone = sorted(known.keys() - look.edges.keys())
         if gone:
             topic, partition = gone[0]
@@ -295,7 +295,7 @@ class KafkaSource:
         }
 
     def _gaps(self, begins: Mapping[Lane, int], look: Look) -> list[Gap]:
-        """What was deleted before it was read, if that is accepted."""
+        """What was deleted before it was read, if ``on_gap`` accepts it."""
         gaps: list[Gap] = []
         for lane, start in sorted(begins.items()):
             edges = look.edges[lane]
@@ -358,7 +358,7 @@ def _position(lane: Lane, offset: int) -> KafkaPosition:
 def _quiet(
     previous: SourcePlan | None, begins: Mapping[Lane, int], look: Look, clock: datetime
 ) -> tuple[Quiet, ...]:
-    """The partitions in which nothing waits, and since which plan."""
+    """The partitions without unread messages, and since which plan's clock."""
     before: dict[Lane, datetime] = {}
     for each in previous.quiet if previous else ():
         if isinstance(each.position, KafkaPosition):

@@ -1,4 +1,4 @@
-"""What the topics of a source hold, at one moment, and whether they still are what was pinned."""
+"""A snapshot of a source's topics and their offsets, checked against what a plan pinned."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from laminar_dagster.core.offsets import KafkaIdentity
 from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.sources.kafka.options import KafkaOptions
 
-# How long a topic that is not there is asked for again, and how often.
+# How long a missing topic is looked for, and how often.
 _NEWS_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen.
+    """The topics and their offsets at one moment.
 
     Attributes:
-        edges: Of every partition of every topic.
+        edges: The earliest offset and the end of every partition of every topic.
     """
 
     source_id: str
@@ -33,15 +33,15 @@ class Look:
 
     @property
     def identity(self) -> KafkaIdentity:
-        """What a plan pins."""
+        """The identity that a plan pins."""
         ids = {name: topic.topic_id for name, topic in self.topics.items()}
         return KafkaIdentity(cluster_id=self.cluster_id, topic_ids=ids)
 
     def require_held(self, lane: Lane, offset: int) -> None:
-        """Refuse an offset that is no longer there.
+        """Refuse an offset that was deleted.
 
         Raises:
-            RetentionExpired: It was deleted.
+            RetentionExpired: The offset was deleted.
         """
         edges = self.edges[lane]
         if offset < edges.earliest:
@@ -70,7 +70,7 @@ class Topics:
     """The topics that a source's options name.
 
     Attributes:
-        address: Of the source, for errors.
+        address: The source's address, for errors.
     """
 
     source_id: str
@@ -79,12 +79,12 @@ class Topics:
     cluster: Cluster
 
     def look(self, pinned: SourcePlan | None) -> Look:
-        """Ask the cluster, and refuse another one than the pinned.
+        """Query the cluster, and refuse one other than the pinned.
 
         Raises:
-            SourceReplaced: It is another cluster, or a topic was created anew, or is gone.
-            InvalidConfig: A topic is not there, and never was.
-            SourceUnavailable, AuthFailed: The cluster cannot be asked.
+            SourceReplaced: The cluster is another, or a topic was created anew, or is gone.
+            InvalidConfig: A topic does not exist, and is not pinned.
+            SourceUnavailable, AuthFailed: The cluster cannot be queried.
         """
         cluster_id, pinned_ids = self._same_cluster(pinned)
         names, topics = self._find(pinned_ids)
@@ -94,11 +94,11 @@ class Topics:
         return Look(self.source_id, cluster_id, topics, self.cluster.edges(lanes))
 
     def require_not_replaced(self, pinned: SourcePlan) -> None:
-        """Refuse topics that were created anew; those that are gone were read before.
+        """Refuse topics that were created anew; deleted ones are allowed.
 
         Raises:
-            SourceReplaced: It is another cluster, or a topic was created anew.
-            SourceUnavailable, AuthFailed: The cluster cannot be asked.
+            SourceReplaced: The cluster is another, or a topic was created anew.
+            SourceUnavailable, AuthFailed: The cluster cannot be queried.
         """
         _, ids = self._same_cluster(pinned)
         found = self.cluster.topics(sorted(ids)) if ids else {}
@@ -118,10 +118,10 @@ class Topics:
         return cluster_id, before.topic_ids
 
     def _find(self, pinned: Mapping[str, str]) -> tuple[set[str], dict[str, Topic]]:
-        """The names that are asked for, and the topics that there are.
+        """The names of the wanted topics, and those topics that exist.
 
-        A broker hears of a topic a moment after the controller has made it, and a client may ask
-        any broker: what is missing is asked for again before that is believed.
+        A broker learns of a new topic a moment after the controller has created it, and a client
+        may query any broker: a missing topic is queried again for a while.
         """
         deadline = time.monotonic() + _NEWS_SECONDS
         while True:

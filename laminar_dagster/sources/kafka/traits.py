@@ -1,4 +1,4 @@
-"""What a Kafka source adds to the columns that its author declares."""
+"""The columns and the watermark delay that a Kafka source's options imply."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DELAY: Final = "watermark.max.out.of.orderness.ms"
 
 
 def kafka_traits(options: Mapping[str, str]) -> SourceTraits:
-    """The columns that its options add, and its delay. Odd values are for the adapter to refuse."""
+    """The columns that the options add, and the delay. The adapter refuses invalid values."""
     columns: tuple[Column, ...] = ()
     if options.get("include.metadata", "").lower() == "true":
         columns += METADATA

@@ -1,4 +1,4 @@
-"""What librdkafka has complained about while a partition is read."""
+"""Classifies and counts the errors that librdkafka reports while a partition is read."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from laminar_dagster.core.errors import LaminarError, RetentionExpired
 from laminar_dagster.sources.kafka.failures import failure_of
 from laminar_dagster.sources.kafka.messages import place_of
 
-# Milliseconds to ask a broker for what it still holds, when that is only for a message to people.
+# How long to ask a broker for the offsets that it still holds, which only serve an error message.
 ASK_MILLISECONDS = 5_000
 
-# The lowest and the highest offset; raises or returns None if they cannot be had.
+# Returns the lowest and the highest offset; raises or returns None if they cannot be had.
 Watermarks = Callable[[], "tuple[int, int] | None"]
 
 
 class Troubles:
-    """Tells errors that end a read from those that pass: counts these, and remembers the last."""
+    """Raises errors that end a read; counts those that librdkafka recovers from."""
 
     def __init__(self, source_id: str, topic: str, partition: int) -> None:
-        """Begin without any."""
+        """Start without errors."""
         self.passed = 0
         self._source_id = source_id
         self._topic = topic
@@ -30,16 +30,16 @@ class Troubles:
         self.last = ""
 
     def note(self, error: KafkaError | int, reason: str, offset: int, held: Watermarks) -> None:
-        """Take note of an error.
+        """Handle an error.
 
         Args:
-            error: Its code, or the error itself.
-            reason: What librdkafka says.
-            offset: What is read next.
-            held: Asks the broker what it holds.
+            error: The error or its code.
+            reason: librdkafka's text for it.
+            offset: The next offset to read.
+            held: Asks the broker which offsets it holds.
 
         Raises:
-            LaminarError: It does not pass.
+            LaminarError: librdkafka does not recover from the error.
         """
         where = f"offset {offset} of {place_of(self._topic, self._partition)}"
         failure = failure_of(error, self._source_id, where, reason=reason)
@@ -60,7 +60,7 @@ class Troubles:
 
 
 def next_offset(statistics: str, topic: str, partition: int) -> int:
-    """How far the broker has been read, of librdkafka's own statistics; -1 if they do not say."""
+    """The next offset to fetch from the broker, by librdkafka's statistics; -1 if missing."""
     topics = json.loads(statistics).get("topics", {})
     found = topics.get(topic, {}).get("partitions", {}).get(str(partition), {})
     return int(found.get("next_offset", -1))

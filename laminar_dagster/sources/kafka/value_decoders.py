@@ -1,4 +1,4 @@
-"""Values of messages, or keys, into rows: for each format, one way from bytes to columns."""
+"""Decodes values or keys of messages into columns: one decoder for each format."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class ValueDecoder(Protocol):
     """Decodes values into columns."""
 
     def decode(self, values: pa.BinaryArray, positions: Offsets) -> Outcome:
-        """All of the values, none of which is null, but to ``RawDecoder``."""
+        """Decode the values, none of which may be null, except for ``RawDecoder``."""
         ...
 
 
 class RecordDecoder(Protocol):
-    """A format that every kind of source shares."""
+    """A format's decoder, which all kinds of sources share."""
 
     def decode(self, records: Records) -> Outcome:
-        """All of the records."""
+        """Decode the records."""
         ...
 
 
@@ -64,12 +64,12 @@ def decoder_of(
     Args:
         kind: The format.
         schema: The columns that the values hold.
-        options: Of the source.
-        source_id: Of the source.
-        registry: Where schemas are asked for, if there is one.
+        options: The source's options.
+        source_id: The source's name.
+        registry: Resolves schema ids, if there is one.
 
     Raises:
-        InvalidConfig: The columns do not suit the format, or a file cannot be read.
+        InvalidConfig: The columns do not match the format, or a file cannot be read.
     """
     try:
         return _decoder_of(kind, schema, options, source_id, registry)
@@ -109,14 +109,14 @@ def _decoder_of(
 def _avro(
     schema: pa.Schema, options: KafkaOptions, source_id: str, registry: SchemaRegistry | None
 ) -> RecordDecoder:
-    # Imported here, as is the next: whoever reads text needs no Avro.
+    # Imported here, as in ``_protobuf``: sources of text formats need no Avro.
     from laminar_dagster.sources.formats.avro import AvroDecoder
 
     text = options.avro_schema.read_text(encoding="utf-8") if options.avro_schema else ""
     then = _ON_PROBLEM[options.on_schema_problem]
     decoder = AvroDecoder(schema, registry, source_id, then, then, writer_schema=text)
     if registry is None:
-        # A schema that does not fit is told now, and not with every record.
+        # Raise for an incompatible schema now, instead of for every record.
         decoder.plan(None)
     return decoder
 
@@ -145,18 +145,18 @@ def _protobuf(
 
 @dataclass(frozen=True, slots=True)
 class JsonValues:
-    """One JSON object a value, which may go over several lines.
+    """Decodes values that are one JSON object each, which may span several lines.
 
     Attributes:
-        may_have_prefix: Whether values may begin with the id of a schema, as those do that were
-            written with a registry.
+        may_have_prefix: Whether values may begin with a schema id, as serializers with a registry
+            write it.
     """
 
     decoder: RecordDecoder
     may_have_prefix: bool = False
 
     def decode(self, values: pa.BinaryArray, positions: Offsets) -> Outcome:
-        """All of the values."""
+        """Decode the values."""
         schema_ids: frozenset[int] = frozenset()
         if self.may_have_prefix:
             values, schema_ids = without_prefix(values)
@@ -176,12 +176,12 @@ class JsonValues:
 
 @dataclass(frozen=True, slots=True)
 class CsvValues:
-    """One record of CSV a value, without a header."""
+    """Decodes values that are one CSV record each, without a header."""
 
     decoder: CsvDecoder
 
     def decode(self, values: pa.BinaryArray, positions: Offsets) -> Outcome:
-        """All of the values."""
+        """Decode the values."""
         records = as_lines(values, positions)
         is_blank = pc.is_in(values, pa.array(_BLANK, pa.binary())).to_numpy(zero_copy_only=False)
         reasons = dict.fromkeys(several_records(records).tolist(), "more than one record")
@@ -195,17 +195,17 @@ class CsvValues:
 
 @dataclass(frozen=True, slots=True)
 class BinaryValues:
-    """One message a value, as it is."""
+    """Decodes values that are one binary message each."""
 
     decoder: RecordDecoder
 
     def decode(self, values: pa.BinaryArray, positions: Offsets) -> Outcome:
-        """All of the values."""
+        """Decode the values."""
         return self.decoder.decode(as_records(values, positions))
 
 
 def without_prefix(values: pa.BinaryArray) -> tuple[pa.BinaryArray, frozenset[int]]:
-    """Values without the schema's id at their beginning, if they have one, and the ids."""
+    """The values without their schema ids, and the ids; a value without one is unchanged."""
     edges, raw = edges_of(values)
     starts, lengths = edges[:-1], np.diff(edges)
     is_long = lengths >= _PREFIX
@@ -215,7 +215,7 @@ def without_prefix(values: pa.BinaryArray) -> tuple[pa.BinaryArray, frozenset[in
         return values, frozenset()
     numbers = raw[starts[has_prefix][:, None] + np.arange(1, _PREFIX)].astype(np.int64)
     ids = numbers @ np.array([1 << 24, 1 << 16, 1 << 8, 1])
-    # Not ``binary_slice``: that of Arrow 26 fails when there is a value shorter than its start.
+    # Not ``binary_slice``: in Arrow 26 it fails on a value shorter than its start.
     shorter = pc.binary_replace_slice(values, 0, _PREFIX, b"")
     if not has_prefix.all():
         shorter = pc.if_else(pa.array(has_prefix), shorter, values)
@@ -225,7 +225,7 @@ def without_prefix(values: pa.BinaryArray) -> tuple[pa.BinaryArray, frozenset[in
 def _decode_lines(
     decode: Callable[[Records], Outcome], values: pa.BinaryArray, positions: Offsets
 ) -> Outcome:
-    """Values of JSON by what decodes lines."""
+    """Decode values of JSON with a decoder of lines."""
     records, broken = folded(as_lines(values, positions))
     bad = [records.bad(place, "a newline inside a string") for place in broken.tolist()]
     found = decode(records.without(broken) if bad else records)

@@ -1,4 +1,4 @@
-"""The tables of a source: what they must be like, and their copy that comes before the log."""
+"""Checks a source's tables, and copies them into the snapshot that precedes the log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from laminar_dagster.sources.mysql.values import Unfit
 
 @dataclass(frozen=True, slots=True)
 class CapturedTables:
-    """What a source reads of a server.
+    """The tables that a source reads from a server.
 
     Attributes:
         schema: The declared columns, and those that ``change_traits`` adds.
@@ -47,7 +47,7 @@ class CapturedTables:
 
     @property
     def server(self) -> ServerLog:
-        """Where the tables are."""
+        """The server that has the tables."""
         return ServerLog(self.source_id, self.options.server)
 
     @property
@@ -57,12 +57,12 @@ class CapturedTables:
         return f"mysql://{self.options.server.shown}/{tables}"
 
     def copy(self, keeper: SnapshotKeeper, number: int) -> None:
-        """Copy the tables as they are now.
+        """Take a snapshot of the tables.
 
         Raises:
-            SourceUnavailable, AuthFailed: The server is away, or refuses; or a transaction is
-                prepared (XA), of which neither the copy nor the log from there on tells.
-            InvalidConfig: Its log cannot be read, or a table is not as it was declared.
+            SourceUnavailable, AuthFailed: The server is unavailable, or refuses; or a transaction
+                is prepared (XA), which would be missing in the snapshot and in the log after it.
+            InvalidConfig: The log cannot be read, or a table does not match its declaration.
         """
         draft = keeper.begin(number)
         options = self.options
@@ -92,23 +92,23 @@ class CapturedTables:
         try:
             keeper.finish(draft, end, identity, files)
         except ObjectExists:
-            # Another process was faster; its copy is as good.
+            # Another process finished this snapshot first; its copy is as good.
             return
 
     def check(self, session: Session, facts: Facts) -> None:
-        """Look at the tables as they are now.
+        """Check the tables as they are now.
 
         Raises:
-            InvalidConfig: One is not there, or not as it was declared.
+            InvalidConfig: A table is missing, or does not match its declaration.
         """
         self._shapes(session, facts, describe_tables(session, self.options.tables, self.address))
         self.require_key(session)
 
     def require_key(self, session: Session) -> None:
-        """The declared PRIMARY KEY is one of every table.
+        """Refuse a declared PRIMARY KEY that is not unique in every table.
 
         Raises:
-            InvalidConfig: It is not, or no more.
+            InvalidConfig: The key is not unique in a table, or no longer.
         """
         require_key(session, self.options.tables, self.options.key, self.address)
 
@@ -118,7 +118,7 @@ class CapturedTables:
         """The types of the declared columns of every table.
 
         Raises:
-            InvalidConfig: A table is not as it was declared.
+            InvalidConfig: A table does not match its declaration.
         """
         scanner = self.scanner(session, facts)
         try:
@@ -128,7 +128,7 @@ class CapturedTables:
             raise InvalidConfig(self.address, str(error), hint) from None
 
     def scanner(self, session: Session, facts: Facts) -> LogScanner:
-        """What looks ahead in the log for changes to the tables."""
+        """A scanner of the log for changes to the tables."""
         options = self.options
         charsets = charsets_of(session, facts)
         return LogScanner(
@@ -145,7 +145,7 @@ class CapturedTables:
 
 
 def _gtids_at(session: Session, facts: Facts, file: str, position: int) -> str | None:
-    """The transactions up to the end of the log; on MySQL about, since others go on writing."""
+    """The GTIDs up to the end of the log; on MySQL approximate, since others go on writing."""
     if facts.is_mariadb:
         return mariadb_gtids_at(session, file, position)
     return look_up(session).gtids

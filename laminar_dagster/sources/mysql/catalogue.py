@@ -1,4 +1,4 @@
-"""What a server says of itself and of its tables, and whether its log can be read."""
+"""Queries a server's variables and tables, and checks whether its log can be read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VARIABLES: Final = (
     "gtid_executed",
     "gtid_binlog_pos",
 )
-# What must be set, how, and what happens otherwise.
+# Variables with their required values, and how to set them.
 _REQUIRED: Final = (
     ("log_bin", "ON", "the server keeps no binary log; start it with --log-bin"),
     ("binlog_format", "ROW", "SET GLOBAL binlog_format = 'ROW', then connect the writers anew"),
@@ -41,7 +41,7 @@ _REQUIRED: Final = (
     ("binlog_transaction_compression", "OFF", "SET GLOBAL binlog_transaction_compression = OFF"),
     ("log_bin_compress", "OFF", "SET GLOBAL log_bin_compress = OFF"),
 )
-# Those of which an old server knows nothing, and the other kind of server neither.
+# Variables that old servers, or the other kind of server, do not have.
 _OPTIONAL: Final = frozenset(
     {"binlog_row_value_options", "binlog_transaction_compression", "log_bin_compress"}
 )
@@ -65,7 +65,7 @@ _UNIQUE: Final = """
     WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0
 """
 _CHARSETS: Final = "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATIONS"
-# MariaDB has collations that are of several character sets, each under a number of its own.
+# MariaDB has collations of several character sets, with a number of their own for each.
 _MARIADB_CHARSETS: Final = """
     SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY
 """
@@ -90,29 +90,29 @@ _LABEL: Final = re.compile(r"'((?:[^']|'')*)'")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a server is, and how it writes its log."""
+    """The variables of a server that say what it is, and how it writes its log."""
 
     variables: dict[str, str]
 
     @property
     def is_mariadb(self) -> bool:
-        """Which of the two it is."""
+        """Whether it is MariaDB rather than MySQL."""
         return "mariadb" in self.variables.get("version", "").lower()
 
     @property
     def identity(self) -> str:
-        """What tells the server from others. MariaDB has only the number that it was given."""
+        """What identifies the server: MySQL's UUID. MariaDB has only a configured number."""
         uuid = self.variables.get("server_uuid", "")
         return uuid or f"server_id {self.variables.get('server_id', '')}"
 
     @property
     def ignores_case(self) -> bool:
-        """Whether it takes names of tables for the same in any case. Its log has them in lower."""
+        """Whether table names are case-insensitive. The log then has them in lower case."""
         return self.variables.get("lower_case_table_names", "0") != "0"
 
     @property
     def gtids(self) -> str | None:
-        """The transactions up to the end of the log; None where it writes no ids."""
+        """The GTIDs up to the end of the log; None where the server writes none."""
         if self.is_mariadb:
             return self.variables.get("gtid_binlog_pos")
         is_on = self.variables.get("gtid_mode", "OFF").upper().startswith("ON")
@@ -120,7 +120,7 @@ class Facts:
         return "".join(text.split()) if is_on else None
 
     def problems(self) -> list[tuple[str, str]]:
-        """What keeps its log from being read, each with what to do."""
+        """The settings that prevent its log from being read, each with the remedy."""
         found: list[tuple[str, str]] = []
         for name, wanted, remedy in _REQUIRED:
             value = self.variables.get(name)
@@ -133,7 +133,7 @@ class Facts:
 
 
 def look_up(session: Session) -> Facts:
-    """Ask for the variables of a server."""
+    """Query the variables of a server."""
     marks = ", ".join(["%s"] * len(_VARIABLES))
     rows = session.run(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", _VARIABLES).rows
     return Facts({str(name).lower(): str(value) for name, value in rows})
@@ -143,7 +143,7 @@ def require_ready(facts: Facts, where: str) -> None:
     """Refuse a server whose log cannot be read.
 
     Raises:
-        InvalidConfig: Lists what is to be set.
+        InvalidConfig: Lists the settings to change.
     """
     problems = facts.problems()
     if problems:
@@ -160,10 +160,10 @@ def charsets_of(session: Session, facts: Facts) -> dict[int, str]:
 def describe_tables(
     session: Session, tables: Iterable[TableName], where: str
 ) -> dict[TableName, LoggedTable]:
-    """Tables as they are now.
+    """Describe tables as they are now.
 
     Raises:
-        InvalidConfig: One is not there, or not kept in transactions; or two names are of one.
+        InvalidConfig: A table is missing, or not of InnoDB; or two names are the same table.
     """
     found: dict[TableName, LoggedTable] = {}
     declared: dict[tuple[str, str], str] = {}
@@ -173,7 +173,7 @@ def describe_tables(
             hint = "or the account may not see it: GRANT SELECT on it"
             raise InvalidConfig(where, f"there is no table {schema}.{name}", hint)
         (own_schema, own_name, engine), shown = map(str, kind[0]), f"{schema}.{name}"
-        # The server may take names for the same that differ in their case.
+        # The server may treat names as equal that differ in case only.
         first = declared.setdefault((own_schema, own_name), shown)
         if first != shown:
             hint = "declare it once: its changes would be read twice"
@@ -189,9 +189,9 @@ def describe_tables(
 def require_key(
     session: Session, tables: Iterable[TableName], key: tuple[str, ...], where: str
 ) -> None:
-    """Refuse a PRIMARY KEY that a table does not have, or has no more.
+    """Refuse a declared PRIMARY KEY that is not unique in a table, or no longer.
 
-    Sinks take it for known that no two rows have one key.
+    Sinks rely on the key: two rows with the same key would overwrite each other.
 
     Raises:
         InvalidConfig: Names the table.
@@ -200,7 +200,7 @@ def require_key(
     for schema, name in tables if key else ():
         unique: dict[str, set[str]] = {}
         for index, column, nullable in session.run(_UNIQUE, [schema, name]).rows:
-            # A null is like no other, and an expression is no column.
+            # Nulls do not conflict with each other, and an expression is no column.
             is_sure = column is not None and nullable != "YES"
             unique.setdefault(str(index), set()).add(str(column).lower() if is_sure else "")
         if not any(each <= declared for each in unique.values()):
@@ -208,7 +208,7 @@ def require_key(
 
 
 def integer_key(session: Session, table: LoggedTable) -> str | None:
-    """The column that is the whole primary key, if it is a number."""
+    """The column that is the whole primary key, if there is one and it is an integer."""
     rows = session.run(_KEY, [table.schema, table.name]).rows
     if len(rows) != 1:
         return None

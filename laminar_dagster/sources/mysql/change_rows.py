@@ -1,6 +1,6 @@
-"""Changes to rows, from events into the declared columns and those that are added to them.
+"""Decodes row events of the log into the declared columns and the metadata columns.
 
-Events of one table are decoded together, in columns; then the rows stand in the order of the log.
+Events of one table are decoded together, in columns; then the rows are sorted by log order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class MissingColumn(Unfit):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An event, what it is about, and when it was written."""
+    """A row event with its table and the time it was written."""
 
     table: LoggedTable
     event: RowsEvent
@@ -50,11 +50,11 @@ class ChangeDecoder:
     _readers: dict[LoggedTable, dict[str, tuple[int, Read]]] = field(default_factory=dict)
 
     def readers(self, table: LoggedTable) -> dict[str, tuple[int, Read]]:
-        """For each declared column its place in a table, and how it is read.
+        """The place of each declared column in a table, and its reader.
 
         Raises:
-            MissingColumn: The table does not have one.
-            Unfit: One is of a type that cannot be declared so.
+            MissingColumn: The table lacks a declared column.
+            Unfit: A column's type cannot be read as the declared one.
         """
         known = self._readers.get(table)
         if known is None:
@@ -64,11 +64,11 @@ class ChangeDecoder:
     def decode(
         self, file: str, changes: Sequence[Change], fetch_seconds: float = 0.0
     ) -> PlacedChunk:
-        """Decode changes that stand in one file, in order.
+        """Decode changes from one log file, in order.
 
         Raises:
-            MissingColumn, Unfit: A table is not as it was declared.
-            DamagedLog: The events are not what they should be.
+            MissingColumn, Unfit: A table does not match its declaration.
+            DamagedLog: The events are damaged.
         """
         began = time.perf_counter()
         groups: dict[LoggedTable, list[int]] = {}
@@ -110,7 +110,7 @@ class ChangeDecoder:
                 blame.add(missing, f"`{each.name}` must not be null")
             columns[each.name] = column
         is_update = np.array([each.kind in UPDATES for each in events])[images.event]
-        # An update is one change of two rows.
+        # An update is one change with two rows.
         number = np.cumsum(~(is_update & images.is_after)) - 1
         bad, is_good = _set_aside(images, number, blame, events)
         event = np.array(places, np.int64)[images.event]
@@ -136,7 +136,7 @@ class ChangeDecoder:
         images: Images,
         is_update: np.ndarray[tuple[int], np.dtype[np.bool_]],
     ) -> dict[str, pa.Array]:
-        """The columns that are not the table's own."""
+        """The metadata columns."""
         count = len(images)
         found = {WEIGHT: pa.array(np.where(images.is_after, 1, -1).astype(np.int8))}
         names = self.schema.names
@@ -159,7 +159,7 @@ class ChangeDecoder:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What the events of one table became."""
+    """The rows that the events of one table were decoded into."""
 
     rows: pa.RecordBatch
     event: Int64s
@@ -185,7 +185,7 @@ def _readers(table: LoggedTable, columns: Sequence[pa.Field]) -> dict[str, tuple
 def _set_aside(
     images: Images, number: Int64s, blame: Blame, events: Sequence[RowsEvent]
 ) -> tuple[list[BadRecord], np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """The changes that cannot be decoded, and which rows are of others."""
+    """The changes that cannot be decoded, and which rows belong to good changes."""
     is_good = np.ones(len(images), np.bool_)
     reasons: dict[int, str] = {}
     for image in sorted(blame.reasons):

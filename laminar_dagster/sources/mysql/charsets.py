@@ -1,4 +1,4 @@
-"""Texts of any character set into UTF-8, a column at a time."""
+"""Converts texts of any MySQL character set to UTF-8, a column at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-# What Python calls the character sets of MySQL, where it does not take their own names.
+# Python's names for MySQL's character sets, where it does not know MySQL's own.
 _CODECS: Final = {
     "utf8mb4": "utf-8",
     "utf8mb3": "utf-8",
@@ -54,12 +54,12 @@ _UTF8: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
 
 
 def is_utf8(charset: str) -> bool:
-    """Whether texts of a character set are UTF-8 as they are."""
+    """Whether texts of a character set are valid UTF-8 without conversion."""
     return charset in _UTF8
 
 
 def is_known(charset: str) -> bool:
-    """Whether texts of a character set can be read."""
+    """Whether there is a codec for a character set."""
     try:
         codecs.lookup(_codec(charset))
     except LookupError:
@@ -68,18 +68,18 @@ def is_known(charset: str) -> bool:
 
 
 def decoded(data: bytes, charset: str) -> str:
-    """One text."""
+    """Decode one text."""
     if charset == "latin1":
-        # MySQL's is that of Windows, and takes the bytes that have no meaning there as they are.
+        # MySQL's latin1 is cp1252, with undefined bytes kept as control characters.
         return "".join(_latin1()[byte] for byte in data)
     return data.decode(_codec(charset), "replace")
 
 
 def utf8_column(found: pa.BinaryArray, charset: str) -> pa.StringArray:
-    """Texts of a character set that is not UTF-8.
+    """Convert texts of a character set that is not UTF-8.
 
-    Those with one byte for a character are looked up byte by byte; of the others, each text that
-    is not like another is decoded once.
+    Texts of single-byte character sets are converted by table lookup; of the others, each distinct
+    text is decoded once.
     """
     letters = _letters(charset)
     if letters is None:
@@ -97,7 +97,7 @@ def _looked_up(
     wide = sizes[data]
     before = np.zeros(len(data) + 1, np.int64)
     np.cumsum(wide, out=before[1:])
-    # Every letter has four places; the first ones are its bytes.
+    # Every letter has four places in ``letters``; only its first ``wide`` ones are used.
     kept = np.arange(4) < wide[:, None]
     places = before[offsets - offsets[0]].astype(np.int32)
     buffers = [None, pa.py_buffer(places), pa.py_buffer(letters[data][kept])]
@@ -106,7 +106,7 @@ def _looked_up(
 
 @cache
 def _letters(charset: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]] | None:
-    """How many bytes each of the 256 letters has in UTF-8, and which; None if there are more."""
+    """The UTF-8 sizes and bytes of a charset's 256 letters; None if it is not single-byte."""
     if charset not in _SINGLE_BYTE:
         return None
     texts = [decoded(bytes([byte]), charset) for byte in range(256)]

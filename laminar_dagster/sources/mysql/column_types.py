@@ -1,4 +1,4 @@
-"""The types of a table's columns, as the log and the catalogue both tell them.
+"""The types of a table's columns, in the form that the log and the catalogue share.
 
 | family | MySQL |
 |---|---|
@@ -38,17 +38,17 @@ YEAR: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class MysqlType:
-    """What a column holds.
+    """The type of a column.
 
     Attributes:
-        bits: Of an integer, or a bit field; of a year ``YEAR``.
+        bits: The size of an integer or a bit field; ``YEAR`` for a year.
         is_unsigned: Whether an integer has no sign.
         precision: The digits of a decimal.
-        scale: How many of them are behind the point.
-        fraction: Digits of a second.
-        charset: Of a text; ``binary`` has none.
-        fixed: The bytes that every value has; 0 where they differ.
-        labels: Of an enum or a set, in order.
+        scale: How many of them are after the decimal point.
+        fraction: The digits of a second's fraction.
+        charset: The character set of a text.
+        fixed: The size of every value in bytes; 0 where sizes differ.
+        labels: The labels of an enum or a set, in order.
     """
 
     family: Family
@@ -62,19 +62,19 @@ class MysqlType:
     labels: tuple[str, ...] = ()
 
     def to_text(self) -> str:
-        """For a plan: what is not as in most types."""
+        """The form that plans store: JSON without default values."""
         usual = asdict(MysqlType(self.family))
         told = {name: value for name, value in asdict(self).items() if value != usual[name]}
         return json.dumps({"family": self.family, **told}, ensure_ascii=False)
 
     @classmethod
     def from_text(cls, text: str) -> MysqlType:
-        """The type that ``to_text`` was asked for."""
+        """Parse the form of ``to_text``."""
         found = json.loads(text)
         return cls(**{**found, "labels": tuple(found.get("labels", ()))})
 
     def __str__(self) -> str:
-        """As people write it."""
+        """A readable form, for errors."""
         match self.family:
             case "integer" if self.bits == YEAR:
                 return "year"
@@ -96,10 +96,10 @@ class MysqlType:
                 return self.family
 
     def holds(self, older: MysqlType) -> bool:
-        """Whether every value of an older type is still the same value in this one.
+        """Whether every value of an older type is the same value in this one.
 
-        The server converts the rows of a table when a column changes its type, and writes no
-        changes for them. Where this holds, none of them can have become another value.
+        When a column changes its type, the server converts the rows without logging changes. Where
+        this is true, no row's value changed, so retractions of earlier rows still match.
         """
         if self.family != older.family:
             return False

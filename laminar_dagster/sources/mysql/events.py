@@ -1,7 +1,7 @@
-"""The events of a binary log, one after the other, each with the place where it ends.
+"""Parses the events of a binary log, each with its file and end position.
 
-Every event that has a checksum is checked against it. A place in the log is a file and a byte in
-it; the 32 bits that an event has for the byte are carried on beyond 4 GiB.
+Every event that has a checksum is verified. An event states its end in 32 bits only; positions are
+continued beyond 4 GiB.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ HEADER: Final = 19
 _HEADER: Final = struct.Struct("<IBIIIH")
 _CHECKSUM: Final = 4
 _CRC32: Final = 1
-# Made up by the server for the reader, and in no file.
+# Set on events that the server makes up for the reader, and that are in no file.
 _ARTIFICIAL: Final = 0x20
 
 
 class Kind(IntEnum):
-    """What an event is about. MariaDB's own kinds are above 160."""
+    """The type codes of events. MariaDB's own are above 160."""
 
     QUERY = 2
     STOP = 3
@@ -60,7 +60,7 @@ WRITES: Final = frozenset({Kind.WRITE_V1, Kind.WRITE})
 UPDATES: Final = frozenset({Kind.UPDATE_V1, Kind.UPDATE})
 DELETES: Final = frozenset({Kind.DELETE_V1, Kind.DELETE})
 ROWS: Final = WRITES | UPDATES | DELETES
-# They hold changes that nothing here reads.
+# Events with changes that this reader does not support, and why.
 UNREADABLE: Final = {
     Kind.PARTIAL_UPDATE: "parts of JSON documents (binlog_row_value_options = PARTIAL_JSON)",
     Kind.TRANSACTION_PAYLOAD: "a compressed transaction (binlog_transaction_compression = ON)",
@@ -81,17 +81,17 @@ UNREADABLE: Final = {
 
 
 class DamagedLog(ValueError):
-    """The bytes of a log are not what their checksum says, or no events."""
+    """The bytes of a log do not match their checksum, or are no events."""
 
 
-# What reading bytes ends in that were written as something else. Without checksums nothing tells
-# that an event is damaged but what is made of it.
+# The errors that parsing damaged bytes may raise. Without checksums, damage shows only when an
+# event is parsed.
 BROKEN: Final = (IndexError, KeyError, ValueError, ArithmeticError, struct.error)
 _FILE: Final = re.compile(r".*\.\d+", re.DOTALL)
 
 
 def why_broken(error: Exception) -> str:
-    """One of ``BROKEN`` in words; what was refused by name says so itself."""
+    """An error of ``BROKEN`` as text; subclasses that are raised on purpose have their own."""
     if type(error) not in (*BROKEN, UnicodeDecodeError, OverflowError, ZeroDivisionError):
         return str(error)
     return f"an event that is none: {type(error).__name__}: {error}"
@@ -101,14 +101,14 @@ class Event(NamedTuple):
     """One event.
 
     Attributes:
-        kind: One of ``Kind``, or a number that nothing here knows.
+        kind: One of ``Kind``, or an unknown number.
         timestamp: When it was written, in seconds since 1970.
-        server_id: Of the server that wrote it first.
-        file: That it stands in.
+        server_id: The server that wrote it first.
+        file: The file that contains it.
         start: Where it begins.
-        end: Where the next one does.
-        body: What is behind its header, without a checksum.
-        mark: A number for header and body, which another event of the same place would not have.
+        end: Where the next one begins.
+        body: The bytes after its header, without the checksum.
+        mark: A CRC of header and body, which another event at the same place would not have.
     """
 
     kind: int
@@ -122,15 +122,15 @@ class Event(NamedTuple):
 
 
 def events(packets: Iterable[Packets], file: str, position: int) -> Iterator[Event]:
-    """Those of a dump, without those that the server made up for the reader.
+    """The events of a dump, without those that the server made up for the reader.
 
     Args:
-        packets: Of ``clients.mysql.binlog.dump``.
-        file: Where the dump begins.
+        packets: From ``clients.mysql.binlog.dump``.
+        file: The file in which the dump begins.
         position: The byte in it.
 
     Raises:
-        DamagedLog: Something is no event, or not the one that was written.
+        DamagedLog: Bytes are no event, or do not match their checksum.
     """
     checked: bool | None = None
     unpack = _HEADER.unpack_from
@@ -145,11 +145,11 @@ def events(packets: Iterable[Packets], file: str, position: int) -> Iterator[Eve
             if kind == Kind.FORMAT:
                 checked = data[end - _CHECKSUM - 1] == _CRC32
             elif checked is None:
-                # The first event stands before the one that says whether there are checksums.
+                # This event precedes the FORMAT event that says whether there are checksums.
                 checked = _is_whole(data, begin, end)
             mark = zlib.crc32(data[begin : end - _CHECKSUM] if checked else data[begin:end])
             body = data[begin + HEADER : end - _CHECKSUM if checked else end]
-            # Of the event that a file begins with, the server changes flags without a new checksum.
+            # The server changes the flags of a FORMAT event without updating its checksum.
             if checked and kind != Kind.FORMAT:
                 if mark != int.from_bytes(data[end - _CHECKSUM : end], "little"):
                     raise DamagedLog(f"{file}:{position}: an event does not match its checksum")
@@ -163,10 +163,10 @@ def events(packets: Iterable[Packets], file: str, position: int) -> Iterator[Eve
                 continue
             if flags & _ARTIFICIAL or log_pos == 0:
                 continue
-            # In 32 bits; a file may be longer, a single event not.
+            # ``log_pos`` has 32 bits; a file may be longer, a single event not.
             position += (log_pos - position) % 2**32
             if kind == Kind.FORMAT:
-                # Without the flags.
+                # Without the header, whose flags the server changes.
                 mark = zlib.crc32(body, timestamp)
             yield Event(kind, timestamp, server_id, file, position - length, position, body, mark)
 

@@ -1,4 +1,4 @@
-"""Where transactions end in a log: the same for those who plan epochs and those who read them."""
+"""Where transactions end in a log; planning and reading must agree on it."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from laminar_dagster.sources.mysql.statements import (
 )
 
 _STANDALONE: Final = 0x01
-# A payload is a whole transaction; an incident is a part of none, and nothing follows that ends it.
+# A payload is a whole transaction; an incident belongs to none, and no end follows it.
 _ENDS: Final = frozenset(
     {Kind.FORMAT, Kind.XID, Kind.XA_PREPARE, Kind.TRANSACTION_PAYLOAD, Kind.INCIDENT}
 )
 
 
 def statement_of(event: Event) -> Statement | None:
-    """The statement that an event holds; None if it holds none."""
+    """The statement in an event; None if there is none."""
     if event.kind == Kind.QUERY:
         return statement_in(event.body)
-    # A file that was loaded as a statement is in the log as the statement that loads it.
+    # LOAD DATA, logged as a statement, is in an event of its own kind.
     return statement_in(event.body, is_load=True) if event.kind == Kind.EXECUTE_LOAD else None
 
 
 class Frame:
-    """Follows the events of a log, and tells at which of them a transaction ends."""
+    """Follows the events of a log, and finds the ends of transactions."""
 
     def __init__(self) -> None:
-        """Begin between two transactions."""
+        """Start between two transactions."""
         self._is_open = False
 
     def is_end(self, event: Event, effect: Effect | None) -> bool:
-        """Take the next event.
+        """Whether the next event ends a transaction.
 
         Args:
-            event: The first of a file is an end too: what a server that died left without one
-                was never committed.
-            effect: Of its statement, if it is one.
+            event: The first event of a file counts as an end: a transaction that a crashed server
+                left open before it was never committed.
+            effect: The effect of the event's statement, if it has one.
         """
         kind = event.kind
         if kind == Kind.MARIADB_GTID:
@@ -52,7 +52,7 @@ class Frame:
             self._is_open = self._is_open or effect is Effect.BEGIN
             is_end = effect in (Effect.COMMIT, Effect.ROLLBACK) or not self._is_open
         elif kind == Kind.COMPRESSED_QUERY:
-            # Too short to be compressed are those that begin or end a transaction.
+            # BEGIN and COMMIT are too short to be compressed: this is an ordinary statement.
             is_end = not self._is_open
         else:
             is_end = kind in _ENDS
@@ -62,14 +62,14 @@ class Frame:
 
 
 def last_ends(events: Iterable[Event], before: int) -> dict[str, int] | None:
-    """Where in each file the last transaction that is whole ends; what follows it is not.
+    """The end of the last complete transaction in each file; what follows it was not committed.
 
     Args:
-        events: From the end of a transaction on.
-        before: The number of the file that is the first not to be looked at.
+        events: Starting at the end of a transaction.
+        before: The number of the file at which to stop.
 
     Returns:
-        None if the events end before that file begins: what is there is not known then.
+        None if the events end before that file begins, so that the ends are not known.
     """
     frame, found = Frame(), dict[str, int]()
     for event in events:

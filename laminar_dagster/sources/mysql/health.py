@@ -1,4 +1,4 @@
-"""How a source of changes does: whether its server is set up, and how far behind it is."""
+"""Health of a MySQL source: whether its server is set up, and how far behind the source is."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def report(
     details: Mapping[str, str],
     problem: LaminarError | None,
 ) -> HealthReport:
-    """Of a source whose server answered.
+    """The health of a source whose server answered.
 
     Args:
-        server: To look for the next event.
-        files: Of the log.
+        server: The server, to look up the next event.
+        files: The files of the log.
         position: Where the next epoch begins; None before the first.
-        now: The server's own clock, in seconds since 1970.
-        details: What is known besides.
-        problem: What is wrong all the same.
+        now: The server's clock, in seconds since 1970.
+        details: Other details to report.
+        problem: An error despite the answer.
     """
     file, place = files.end if position is None else _place(position)
     lag = files.bytes_from(file, place)
@@ -58,7 +58,7 @@ def report(
 
 
 def _headroom(files: LogFiles, file: str, lag: int) -> float | None:
-    """Which share of the log has been read; None where nothing waits or was ever purged."""
+    """The share of the log that was read; None where nothing is unread or was ever purged."""
     if not lag or number_of(files.first) <= 1:
         return None
     if file not in files.sizes:
@@ -67,7 +67,7 @@ def _headroom(files: LogFiles, file: str, lag: int) -> float | None:
 
 
 def _seconds_behind(server: ServerLog, file: str, place: int, now: int) -> int:
-    """How long ago the next event was written."""
+    """How long ago the next unread event was written."""
     try:
         with server.events(file, place) as found:
             event = next((each for each in found if each.start >= place or each.file != file), None)

@@ -1,6 +1,6 @@
-"""MySQL's JSON, which the log holds in a binary form, as the text that the server shows.
+"""Converts MySQL's binary JSON, as in the log, to the text that the server shows.
 
-MariaDB keeps JSON as text, and needs nothing of this.
+MariaDB stores JSON as text, which needs no conversion.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL = range(5)
 _DOUBLE, _STRING, _OPAQUE = 11, 12, 15
 _LITERALS: Final = {0: "null", 1: "true", 2: "false"}
 _NUMBERS: Final = {5: "<h", 6: "<H", 7: "<i", 8: "<I", 9: "<q", 10: "<Q"}
-# The server itself nests no deeper.
+# The server's own limit of nesting.
 _DEEPEST: Final = 100
 
 
 def json_text(data: bytes) -> str:
-    """One document.
+    """Convert one document.
 
     Raises:
-        ValueError: It is none, or holds a value of a type that JSON does not have.
+        ValueError: It is invalid, or holds a value of a type that JSON does not have.
     """
     if not data:
         return "null"
@@ -82,7 +82,7 @@ def _container(kind: int, data: memoryview, depth: int) -> str:
 
 
 def _length(data: memoryview) -> tuple[int, int]:
-    """A number in groups of seven bits, the lowest first, and how many bytes it has."""
+    """A varint, seven bits a byte, lowest first, and its size in bytes."""
     found = 0
     for place in range(5):
         found |= (data[place] & 0x7F) << 7 * place
@@ -98,7 +98,7 @@ def _quoted(data: memoryview, start: int, length: int) -> str:
 
 
 def _spelled(number: float) -> str:
-    """With a point or an exponent, so that it is no whole number."""
+    """A double with a point or an exponent, so that it does not look like an integer."""
     text = repr(number)
     mantissa, mark, exponent = text.partition("e")
     if not mark:

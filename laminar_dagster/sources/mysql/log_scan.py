@@ -1,8 +1,8 @@
-"""Looks ahead in the log: how far an epoch may read, in whole transactions.
+"""Scans the log ahead: how far an epoch may read, in whole transactions.
 
-What no reader could make rows of is found here, before anything is planned: a table that was
-emptied, dropped, or changed so that its earlier rows could not be taken back as they were given
-out. An epoch ends before such a transaction, and the next one is refused by name.
+Changes that no reader could turn into rows are found here, before anything is planned: a table
+that was truncated, dropped, or changed so that its earlier rows could not be retracted with the
+values they were emitted with. An epoch ends before such a transaction; the next one raises it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from laminar_dagster.sources.mysql.statements import Effect, Statement, effect_o
 from laminar_dagster.sources.mysql.table_map import LoggedTable, UnreadableTable
 from laminar_dagster.sources.mysql.values import Unfit
 
-# For each table the types of its declared columns, as text.
+# The types of the declared columns as text, by table.
 Shapes = Mapping[str, Mapping[str, str]]
 
-# Neither begins nor ends a transaction.
+# Events within a transaction, which never begin or end one.
 _WITHIN: Final = frozenset({Kind.TABLE_MAP, *ROWS})
-# Rows are counted when so many bytes of them have come together, transactions taken when so many.
+# Transactions are taken, and their rows counted, in batches of this many bytes or transactions.
 _COUNT_BYTES: Final = 1024 * 1024
 _COUNT_TRANSACTIONS: Final = 10_000
 
@@ -52,12 +52,12 @@ class Scanned:
     """How far an epoch may read.
 
     Attributes:
-        file: Where it ends.
+        file: The file in which it ends.
         position: The byte in it.
-        mark: The last event before; None where nothing was taken.
-        shapes: Of the tables, at that place.
-        changes: How many events with changes to the tables there are up to there.
-        bytes: Of the log, up to there.
+        mark: The mark of the last event before the end; None where nothing was taken.
+        shapes: The tables' column types at the end.
+        changes: How many events with changes to the tables were taken.
+        bytes: How many bytes of the log were taken.
     """
 
     file: str
@@ -70,13 +70,13 @@ class Scanned:
 
 @dataclass
 class _Transaction:
-    """What stands between two places at which an epoch may end.
+    """The events between two places at which an epoch may end.
 
     Attributes:
         changes: How many events with changes to the tables it has.
-        rows: How many rows they change, as far as these have been counted.
-        row_bytes: And of how many bytes.
-        savepoints: How many changes stand before each.
+        rows: How many rows they change, as far as they were counted.
+        row_bytes: The bytes of these events.
+        savepoints: How many changes precede each savepoint.
     """
 
     changes: int = 0
@@ -92,7 +92,7 @@ class _Transaction:
     mark: LogMark | None = None
 
     def with_next(self, other: _Transaction) -> _Transaction:
-        """Both as one, whose rows have been counted."""
+        """Both joined into one; their rows must have been counted."""
         return _Transaction(
             changes=self.changes + other.changes,
             rows=self.rows + other.rows,
@@ -105,7 +105,7 @@ class _Transaction:
 
 
 class LogScanner:
-    """Takes transactions one after the other, until a limit is reached."""
+    """Takes transactions, one after the other, until a limit is reached."""
 
     def __init__(
         self,
@@ -134,18 +134,18 @@ class LogScanner:
         """Find the end of an epoch.
 
         Args:
-            events: From the start on.
+            events: From ``start`` on.
             start: A file, and a byte in it.
-            shapes: Of the tables, at the start.
-            limits: Of the epoch; one transaction is taken in any case.
-            most_bytes: So much of the log is looked at, and what the last transaction has beyond.
-            gtids: Those at the start; those that are taken are added.
+            shapes: The tables' column types at the start.
+            limits: The epoch's limits; one transaction is taken in any case.
+            most_bytes: How much of the log to scan at most; the last transaction may exceed it.
+            gtids: The GTIDs at the start; those of taken transactions are added.
 
         Raises:
-            TableChanged, DecodeFailed: The first change to the tables cannot be read.
+            TableChanged, DecodeFailed: The first transaction with changes cannot be read.
         """
         taken = _Taken(start, {name: dict(each) for name, each in shapes.items()}, limits, gtids)
-        # As they are seen, which may be further than what is taken.
+        # The column types as scanned, which may be further than what is taken.
         seen = {name: dict(each) for name, each in shapes.items()}
         counter = _RowCounter() if limits.max_records is not None else None
         waiting: list[_Transaction] = []
@@ -156,7 +156,7 @@ class LogScanner:
                 reached = each.file, each.position
                 waiting.append(each)
                 size, scanned = size + each.row_bytes, scanned + each.bytes
-                # Before much more of the log is looked at than the limits allow.
+                # Take in batches, to stop before much more is scanned than the limits allow.
                 is_enough = size >= _COUNT_BYTES or len(waiting) >= _COUNT_TRANSACTIONS
                 if is_enough or scanned >= most_bytes or each.problem is not None:
                     if not taken.take(waiting, counter) or scanned >= most_bytes:
@@ -177,12 +177,12 @@ class LogScanner:
         counter: _RowCounter | None,
     ) -> Iterator[_Transaction]:
         current, frame = _Transaction(), Frame()
-        # Whole, but with an end that no request can name: an epoch ends with the file.
+        # Complete, but ending beyond what a request can address: the epoch ends with the file.
         beyond: _Transaction | None = None
         for event in events:
             current.bytes += event.end - event.start
             if event.kind == Kind.FORMAT:
-                # A server that died may have left a transaction without an end.
+                # A crashed server may have left a transaction without an end: drop it.
                 self._tables.forget()
                 current, beyond = beyond or _Transaction(), None
                 current.bytes += event.end - event.start
@@ -211,7 +211,7 @@ class LogScanner:
         shapes: dict[str, dict[str, str]],
         counter: _RowCounter | None,
     ) -> Effect | None:
-        """Take note of an event; tell what its statement does, if it is one."""
+        """Handle an event; return the effect of its statement, if it has one."""
         kind = event.kind
         if kind == Kind.TABLE_MAP:
             self._describe(event, current, shapes)
@@ -230,7 +230,7 @@ class LogScanner:
         elif kind == Kind.TAGGED_GTID:
             current.gtids.append(mysql_tagged_gtid(event.body))
         elif kind == Kind.XA_PREPARE:
-            # Committed in one phase, it is like any other.
+            # XA committed in one phase is like any other transaction.
             if current.changes and not event.body[0]:
                 self._refuse(event, current, "a prepared transaction (XA), which may be undone")
         elif kind in UNREADABLE:
@@ -244,7 +244,7 @@ class LogScanner:
         current: _Transaction,
         counter: _RowCounter | None,
     ) -> None:
-        """Rows that are not whole are found now: a plan that is written is never changed."""
+        """Check now that rows are complete: once a plan is written, it cannot be changed."""
         rows = RowsEvent(event.kind, event.body, event.end, f"{event.file}:{event.end}")
         current.changes += 1
         current.row_bytes += len(event.body)
@@ -261,7 +261,7 @@ class LogScanner:
             self._refuse(event, current, "a transaction with changes was rolled back")
         elif effect is Effect.MARKS:
             current.savepoints[savepoint_in(statement)] = current.changes
-        # Where the server cannot take back all of it, it leaves the changes in the log.
+        # A rollback to a savepoint leaves changes in the log if it cannot undo all of them.
         elif effect is Effect.UNDOES:
             if current.changes > current.savepoints.get(savepoint_in(statement), 0):
                 self._refuse(event, current, "changes were taken back (ROLLBACK TO a savepoint)")
@@ -269,7 +269,7 @@ class LogScanner:
             return effect
         if effect is Effect.EMPTIES and self._on_truncate != "fail":
             return effect
-        # What became of its columns is told before the next change to it.
+        # An ALTER is checked when the table's next TABLE_MAP event describes its columns.
         if effect not in (Effect.NONE, Effect.DEFINES):
             current.problem = self._changed(event, ".".join(table), effect.value)
         return effect
@@ -277,7 +277,7 @@ class LogScanner:
     def _describe(
         self, event: Event, current: _Transaction, shapes: dict[str, dict[str, str]]
     ) -> None:
-        """Look at a table as it is now, beside what it was."""
+        """Compare a table's description with its column types so far."""
         try:
             table = self._tables.describe(event)
         except UnreadableTable as error:
@@ -303,10 +303,10 @@ class LogScanner:
         shapes[name] = current.shapes[name] = found
 
     def shape_of(self, table: LoggedTable) -> dict[str, str]:
-        """The types of the declared columns.
+        """The types of the declared columns in a table.
 
         Raises:
-            Unfit: One is missing, or cannot be read as it is declared.
+            Unfit: A column is missing, or cannot be read as it is declared.
         """
         known = self._shapes.get(table)
         if known is not None:
@@ -329,7 +329,7 @@ class LogScanner:
 
 
 def _ended(current: _Transaction, event: Event) -> _Transaction:
-    # Where a file begins, its place fits into the 32 bits of a request again.
+    # The beginning of a file can be addressed in the 32 bits of a request again.
     is_first = event.kind == Kind.FORMAT
     current.file, current.position = event.file, event.start if is_first else event.end
     current.mark = LogMark(binlog_file=event.file, start=event.start, checksum=event.mark)
@@ -337,7 +337,7 @@ def _ended(current: _Transaction, event: Event) -> _Transaction:
 
 
 class _Taken:
-    """What belongs to the epoch so far."""
+    """The part of the log that the epoch takes."""
 
     def __init__(
         self,
@@ -354,10 +354,10 @@ class _Taken:
         self._records = self._row_bytes = self._changes = self._bytes = 0
 
     def take(self, waiting: list[_Transaction], counter: _RowCounter | None) -> bool:
-        """Take as many as the limits allow; false when one was left.
+        """Take as many transactions as the limits allow; false if any was left.
 
         Raises:
-            LaminarError: The first of all that is about the tables cannot be read.
+            LaminarError: The first transaction with changes to the tables cannot be read.
         """
         if counter is not None:
             counter.settle()
@@ -397,24 +397,24 @@ class _Taken:
 
 
 class _RowCounter:
-    """Counts rows of many events together, and holds no more of them than it has to."""
+    """Counts the rows of many events together, and holds only a limited size of them."""
 
     def __init__(self) -> None:
         self._waiting: dict[LoggedTable, list[tuple[_Transaction, RowsEvent]]] = {}
         self._size = 0
 
     def add(self, owner: _Transaction, table: LoggedTable, rows: RowsEvent) -> None:
-        """One more event."""
+        """Add an event."""
         self._waiting.setdefault(table, []).append((owner, rows))
         self._size += len(rows.body)
         if self._size >= _COUNT_BYTES:
             self.settle()
 
     def settle(self) -> None:
-        """Count those that came since, and tell their transactions.
+        """Count the rows of all added events, and add them to their transactions.
 
         Raises:
-            DamagedLog: They are not what they should be.
+            DamagedLog: The events are damaged.
         """
         for table, found in self._waiting.items():
             counts = count_changes([rows for _, rows in found], table).tolist()

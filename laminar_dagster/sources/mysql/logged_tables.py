@@ -1,4 +1,4 @@
-"""The descriptions of tables that a log has told of, for those who read the changes behind them."""
+"""Table descriptions in the log (TABLE_MAP events), which the row events after them refer to."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from laminar_dagster.sources.mysql.table_map import (
     table_name_of,
 )
 
-# Of an event without changes, which ends a statement.
+# Table ids of an event without changes, which ends a statement.
 _OF_NO_TABLE: Final = frozenset({0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF})
 
 
 class LoggedTables:
-    """Knows which changes are of a source's own tables."""
+    """Finds the row events that belong to a source's tables."""
 
     def __init__(
         self,
@@ -30,29 +30,29 @@ class LoggedTables:
         is_mariadb: bool,
         ignores_case: bool,
     ) -> None:
-        """Know nothing yet.
+        """Start without descriptions.
 
         Args:
             wanted: The source's tables.
             charsets: The character set of each collation.
             is_mariadb: Whether MariaDB wrote the log.
-            ignores_case: Whether the server takes names for the same in any case: its log has
-                them in lower case then, however they were declared.
+            ignores_case: Whether the server's table names are case-insensitive: its log then has
+                them in lower case, however they were declared.
         """
         self.wanted = frozenset(wanted)
         self._ignores_case = ignores_case
         self._declared = {self._as_compared(each): each for each in self.wanted}
         self._charsets = charsets
         self._is_mariadb = is_mariadb
-        # Statements describe a table again and again, in the same words.
+        # Cached: the same description recurs with every statement.
         self._by_body: dict[bytes, LoggedTable] = {}
         self._by_id: dict[int, LoggedTable | None] = {}
 
     def describe(self, event: Event) -> LoggedTable | None:
-        """Take note of a description; None if it is of another table.
+        """Remember a description; None if it is of another table.
 
         Raises:
-            UnreadableTable: It lacks what is needed.
+            UnreadableTable: The description lacks required metadata.
         """
         body = event.body
         self._by_id[table_id_of(body)] = None
@@ -61,17 +61,17 @@ class LoggedTables:
             declared = self._declared.get(self._as_compared(table_name_of(body)))
             if declared is not None:
                 found = read_table(body, self._charsets, is_mariadb=self._is_mariadb)
-                # Under one name, whether it is copied or read from the log.
+                # The declared name, whether a row comes from the snapshot or the log.
                 table = replace(found, schema=declared[0], name=declared[1])
                 self._by_body[body] = table
         self._by_id[table_id_of(body)] = table
         return table
 
     def of_rows(self, event: Event) -> LoggedTable | None:
-        """What changes are about; None if it is none of the source's tables.
+        """The table of a row event; None if it is none of the source's.
 
         Raises:
-            DamagedLog: No description has this number, so nobody knows whose changes they are.
+            DamagedLog: No description has the event's table id.
         """
         number = table_id_of(event.body)
         if number not in self._by_id and number not in _OF_NO_TABLE:
@@ -79,7 +79,7 @@ class LoggedTables:
         return self._by_id.get(number)
 
     def forget(self) -> None:
-        """A new file has begun: the numbers of descriptions mean something else there."""
+        """Forget the table ids: in a new file they mean other tables."""
         self._by_id.clear()
 
     def _as_compared(self, name: TableName) -> TableName:

@@ -1,4 +1,4 @@
-"""Dates and times as the log holds them, into numbers of days and microseconds."""
+"""Converts dates and times, as the log encodes them, to days and microseconds."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _DAY: Final = 86_400 * _SECOND
 
 
 def big_endian(body: Body, starts: Int64s, size: int) -> Int64s:
-    """Numbers of up to seven bytes, or eight whose first bit is not set, highest byte first."""
+    """Big-endian numbers of up to seven bytes, or of eight without the highest bit."""
     words = body.words[starts].byteswap() >> np.uint64(64 - 8 * size)
     return words.view(np.int64)
 
 
 def days_of(body: Body, starts: Int64s) -> tuple[Int64s, Mask]:
-    """Dates of three bytes: days since 1970, and which of them are no day at all."""
+    """Decode dates of three bytes: days since 1970, and which of them are zero dates."""
     packed = body.words[starts].view(np.int64) & 0xFFFFFF
     return _days(packed >> 9, packed >> 5 & 15, packed & 31)
 
 
 def micros_of_datetime(body: Body, starts: Int64s, fraction: int) -> tuple[Int64s, Mask]:
-    """Microseconds since 1970, and which of the moments are none."""
+    """Decode DATETIME: microseconds since 1970, and which values are zero dates."""
     packed = big_endian(body, starts, 5) - (1 << 39)
     months, clock = packed >> 22, packed & 0x1FFFF
     days, is_none = _days(months // 13, months % 13, packed >> 17 & 31)
@@ -34,14 +34,14 @@ def micros_of_datetime(body: Body, starts: Int64s, fraction: int) -> tuple[Int64
 
 
 def micros_of_timestamp(body: Body, starts: Int64s, fraction: int) -> tuple[Int64s, Mask]:
-    """Microseconds since 1970 in UTC, and which of the moments are none."""
+    """Decode TIMESTAMP: microseconds since 1970 in UTC, and which values are zero."""
     seconds = big_endian(body, starts, 4)
     micros = seconds * _SECOND + _fraction(body, starts + 4, fraction)
     return micros, micros == 0
 
 
 def micros_of_time(body: Body, starts: Int64s, fraction: int) -> Int64s:
-    """Microseconds, of which there may be fewer than none."""
+    """Decode TIME: microseconds, which may be negative."""
     extra = (fraction + 1) // 2
     packed = big_endian(body, starts, 3 + extra) - (0x800000 << 8 * extra)
     size, sign = np.abs(packed), np.sign(packed)
@@ -57,9 +57,9 @@ def _fraction(body: Body, starts: Int64s, fraction: int) -> Int64s | int:
 
 
 def _days(years: Int64s, months: Int64s, days: Int64s) -> tuple[Int64s, Mask]:
-    """Days since 1970 of the Gregorian calendar; a month or a day of 0 is none."""
+    """Days since 1970 in the Gregorian calendar; zero dates have a month or a day of 0."""
     is_none = (months == 0) | (days == 0)
-    # A year begins in March here, so that the leap day is its last one.
+    # Years begin in March here, so that the leap day is the last one.
     shifted = years - (months <= 2)
     era = shifted // 400
     of_era = shifted - era * 400

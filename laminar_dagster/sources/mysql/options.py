@@ -1,4 +1,4 @@
-"""The options of a MySQL or MariaDB source of changes."""
+"""The options of a MySQL or MariaDB change source (CDC)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from laminar_dagster.sources.changes.traits import change_traits
 from laminar_dagster.sources.mysql.statements import TableName
 from laminar_dagster.sources.option_values import Known, Mistakes, read_values, size
 
-# The log has whole rows, or it is refused: an update never comes without the row before it, and a
-# column that is gone could not be taken back as it was given out.
+# The log must have whole rows, so an update always has its old row; and after a column is dropped,
+# earlier rows could not be retracted with the values they were emitted with.
 _UNNEEDED: Final = frozenset({"before", "on_schema_change"})
 _KNOWN: Final[Known] = {
     **{name: each for name, each in SHARED.items() if name not in _UNNEEDED},
@@ -43,10 +43,10 @@ class MysqlCdcOptions:
     """How to read tables.
 
     Attributes:
-        tables: Each with its database.
-        scan_bytes: How much of the log a plan looks at, and so an epoch reads, at most; a
-            transaction that goes beyond is read to its end.
-        quiet_bytes: So much of the log without a change of the tables is worth no epoch.
+        tables: The captured tables, each with its database.
+        scan_bytes: How much of the log a plan scans, and so an epoch reads, at most; a transaction
+            that goes beyond is read to its end.
+        quiet_bytes: Less log than this, without a change to the tables, is worth no epoch.
         key: The PRIMARY KEY that the source declares; empty if none.
     """
 
@@ -65,7 +65,7 @@ class MysqlCdcOptions:
 
 
 def mysql_cdc_traits(options: Mapping[str, str]) -> SourceTraits:
-    """The columns that the options add to those that are declared."""
+    """The metadata columns that the options add."""
     return change_traits(options)
 
 
@@ -75,10 +75,10 @@ def read_options(
     """The options of a ``WITH``.
 
     Args:
-        options: As they stand there.
-        defaults: What the pipeline sets for sources that do not.
-        where: For errors.
-        project: Where relative paths begin.
+        options: All options of the ``WITH``.
+        defaults: Options from the pipeline, for those that the source does not set itself.
+        where: The place of the statement, for errors.
+        project: The folder that relative paths start from.
 
     Raises:
         InvalidConfig: Lists every mistake, each with the nearest known spelling. No value of an

@@ -1,4 +1,4 @@
-"""Chooses how far an epoch reads: of the snapshot, and when it is read, of the log."""
+"""Plans how far an epoch reads: in the snapshot, and once that is read, in the log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from laminar_dagster.sources.mysql.server_log import LogFiles, ServerLog, files_
 
 
 class Planner:
-    """Plans epochs over tables. Looks, and changes nothing."""
+    """Plans epochs over the captured tables. Only reads."""
 
     def __init__(self, tables: CapturedTables, keeper: SnapshotKeeper) -> None:
         """Plan for a source."""
@@ -70,9 +70,10 @@ class Planner:
         )
 
     def pin_held(self, plan: SourcePlan, previous: SourcePlan | None) -> SourcePlan:
-        """See ``PinsItsEnd``: the tables are still what they were where the epoch begins.
+        """See ``PinsItsEnd``: pin the column types at the beginning of the epoch.
 
-        The next epoch reads from there, and would take rows of before an ALTER for those of after.
+        The next epoch reads from there: with the types at the end, it would take rows written
+        before an ALTER for rows written after it.
         """
         begin = position_of(self._tables.source_id, plan.ranges[0].start)
         assert isinstance(plan.identity, MysqlIdentity), "it is a plan of this source"
@@ -80,7 +81,7 @@ class Planner:
         return structs.replace(plan, identity=pinned)
 
     def _waiting(self, facts: Facts, files: LogFiles) -> SourcePlan:
-        """Before there is a snapshot: what will be planned is not known, but it is something."""
+        """A placeholder plan before there is a snapshot: its range is not empty, so work waits."""
         file, position = files.end
         end = MysqlPosition(binlog_file=file, binlog_position=position)
         return SourcePlan(
@@ -119,7 +120,7 @@ class Planner:
         begin: MysqlPosition,
         server_uuid: str,
     ) -> MysqlIdentity:
-        """What the server, the log and the tables were where the epoch begins."""
+        """The identity of the server, the log and the tables at the beginning of the epoch."""
         if newest is not None and isinstance(newest.identity, MysqlIdentity):
             is_first = previous is None and newest.number == FIRST_SNAPSHOT
             if is_first or beginning_of(self._tables.source_id, newest) == begin:
@@ -164,9 +165,9 @@ class Planner:
         return end, identity
 
     def _is_quiet(self, scanned: Scanned, file: str) -> bool:
-        """Whether what came is about other tables, and too little to be worth an epoch.
+        """Whether the log so far has no changes to the tables, and is too short for an epoch.
 
-        Into another file an epoch follows in any case: the one before may be purged.
+        A new file is always worth an epoch: the file before may be purged.
         """
         is_little = scanned.bytes < self._tables.options.quiet_bytes
         return not scanned.changes and is_little and scanned.file == file
@@ -175,10 +176,10 @@ class Planner:
 def require_same_log(
     server: ServerLog, pinned: MysqlIdentity, facts: Facts, files: LogFiles
 ) -> None:
-    """Refuse another server, and another log.
+    """Refuse another server, or another log on the same server.
 
     Raises:
-        SourceReplaced: It is one.
+        SourceReplaced: The server or the log is another.
     """
     if pinned.server_uuid != facts.identity:
         raise SourceReplaced(server.source_id, pinned.server_uuid, facts.identity)

@@ -1,4 +1,4 @@
-"""Places in a log and in the snapshot that precedes it."""
+"""Positions in the log, and in the snapshot that precedes it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from laminar_dagster.core.snapshot import SourceSnapshot
 
 
 def position_of(source_id: SourceId, position: object) -> MysqlPosition:
-    """A position in a binary log.
+    """Check that a position is one in a binary log.
 
     Raises:
-        SeekFailed: It is of another kind of source.
+        SeekFailed: It belongs to another kind of source.
     """
     if not isinstance(position, MysqlPosition):
         raise SeekFailed(source_id, f"{type(position).__name__} is not a position in a binary log")
@@ -20,7 +20,7 @@ def position_of(source_id: SourceId, position: object) -> MysqlPosition:
 
 
 def within(end: MysqlPosition, number: int, rows: int) -> MysqlPosition:
-    """So many rows into the snapshot that ends at a place of the log."""
+    """The position ``rows`` rows into the snapshot that ends at a position of the log."""
     return MysqlPosition(
         binlog_file=end.binlog_file,
         binlog_position=end.binlog_position,
@@ -30,11 +30,11 @@ def within(end: MysqlPosition, number: int, rows: int) -> MysqlPosition:
 
 
 def beginning_of(source_id: SourceId, snapshot: SourceSnapshot) -> MysqlPosition:
-    """Where a snapshot is begun; where it ends, if it holds nothing."""
+    """The first position of a snapshot; its end, if it is empty."""
     end = position_of(source_id, snapshot.position)
     return within(end, snapshot.number, 0) if snapshot.rows else end
 
 
 def is_newer(snapshot: SourceSnapshot | None, position: MysqlPosition) -> bool:
-    """Whether a snapshot was taken behind a position."""
+    """Whether a snapshot was taken after a position."""
     return snapshot is not None and progress_of(snapshot.position)[:2] > progress_of(position)[:2]

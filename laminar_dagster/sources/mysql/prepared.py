@@ -1,7 +1,7 @@
-"""Transactions that were prepared (XA) when a source begins, and are committed later or never.
+"""Checks for XA transactions that are prepared when a source begins.
 
-Their rows stand in the log where they were prepared, before the place at which the source begins,
-and are not in its copy. Once committed, they would be missing.
+Their rows are in the log where they were prepared, before the place at which the source begins,
+but not in its snapshot. If they are committed later, their rows would be missing.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from laminar_dagster.sources.mysql.frames import statement_of
 from laminar_dagster.sources.mysql.server_log import ServerLog
 from laminar_dagster.sources.mysql.statements import Effect, effect_of
 
-# MySQL's answer to somebody who may not ask; the reason is in a warning.
+# MySQL's error code when XA RECOVER is not allowed; the reason is in a warning.
 _MAY_NOT_ASK: Final = 1401
 
 
 def require_nothing_prepared(server: ServerLog, file: str, position: int) -> None:
     """Refuse to begin at a place of the log while a transaction is only prepared there.
 
-    Nobody knows which tables it changed, so it may be any. To be called when the place and the
-    views are there: what was prepared before is listed, or was committed since, which the log
-    tells.
+    Which tables it changed is not known, so it may be any. Call this after the place and the views
+    are fixed: a transaction prepared before is then still listed, or was committed since, which
+    the log shows.
 
     Raises:
-        SourceUnavailable: One is, or was: once it is committed or rolled back, all is well.
-        AuthFailed: The account may not ask.
+        SourceUnavailable: A transaction is prepared, or was until now: retry once it has ended.
+        AuthFailed: The account may not run XA RECOVER.
     """
     with server.session() as session:
         count = _prepared(server, session)

@@ -33,7 +33,7 @@ from laminar_dagster.sources.mysql.row_walk import RowsEvent
 from laminar_dagster.sources.mysql.server_log import ServerLog, files_of, number_of
 from laminar_dagster.sources.mysql.statements import Effect, effect_of, statement_in
 
-# Changes of so many bytes are decoded together: counted, so that chunks are always the same.
+# The size of a chunk, in bytes and events of the log: fixed, so that retries cut the same chunks.
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _CHUNK_EVENTS: Final = 50_000
 
@@ -51,7 +51,7 @@ class MysqlSplitReader:
         """All rows of a range, in order.
 
         Raises:
-            SourceUnavailable, AuthFailed: The server is away, or stops sending.
+            SourceUnavailable, AuthFailed: The server is unavailable, or stops sending.
             SourceReplaced, RetentionExpired: The log does not hold the range.
             DecodeFailed: The log cannot be read.
         """
@@ -112,11 +112,11 @@ class MysqlSplitReader:
             raise SourceReplaced(self.source_id, wanted, around)
 
     def _whole(self, server: ServerLog, start: MysqlPosition, end: MysqlPosition) -> dict[str, int]:
-        """Where in each file but the last the transactions end that are whole.
+        """Where the last complete transaction ends, in each file but the last.
 
-        A server that died may have left one without an end, which the plan did not count. Its
-        rows cannot be held back until the end of a file: they may be more than memory holds.
-        In the last file there is none, since a plan ends with a transaction.
+        A crashed server may have left one without an end, which the plan did not count. Its rows
+        cannot be buffered until the end of the file shows that: they may exceed the memory.
+        The last file needs no entry, since a plan ends with a transaction.
         """
         last = number_of(end.binlog_file)
         if number_of(start.binlog_file) == last:
@@ -131,10 +131,10 @@ class MysqlSplitReader:
     def _ended_early(
         self, server: ServerLog, reached: tuple[str, int], end: MysqlPosition
     ) -> SourceUnavailable:
-        """A server that is told to stop sending ends as if there were no more.
+        """The error for a log that ended before the range: a server that is shut down just stops.
 
         Raises:
-            SourceReplaced, RetentionExpired: There is no more.
+            SourceReplaced, RetentionExpired: The log does not have the range.
         """
         with server.session() as session:
             files_of(session, self.source_id).require(end.binlog_file, end.binlog_position)
@@ -143,7 +143,7 @@ class MysqlSplitReader:
 
 
 class _Reading:
-    """Gathers changes, and decodes as many together as make up a chunk."""
+    """Collects changes, and decodes as many together as make up a chunk."""
 
     def __init__(
         self, tables: LoggedTables, decoder: ChangeDecoder, on_truncate: OnTruncate
@@ -157,7 +157,7 @@ class _Reading:
         self._since = time.perf_counter()
 
     def take(self, event: Event) -> Iterator[PlacedChunk]:
-        """One more event."""
+        """Handle the next event."""
         kind = event.kind
         if kind in ROWS:
             table = self._tables.of_rows(event)
@@ -179,7 +179,7 @@ class _Reading:
             yield from self._emptied(event)
 
     def rest(self) -> Iterator[PlacedChunk]:
-        """What has been gathered."""
+        """Decode what was collected."""
         if self._changes:
             fetched = time.perf_counter() - self._since
             chunk = self._decoder.decode(self._file, self._changes, fetched)

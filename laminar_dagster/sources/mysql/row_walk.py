@@ -1,8 +1,8 @@
-"""Finds the values of rows in events that hold many rows, one behind the other.
+"""Locates the values of rows in events that hold many rows, one behind the other.
 
-Nothing says where a row ends but its own values. So the events are walked side by side: the first
-row of every event, then the second of those that have one, and so on. Within a row, columns that
-always have the same size are passed together.
+Only a row's own values tell where it ends. So the events are walked in parallel: the first row of
+every event, then the second of those that have one, and so on. Within a row, adjacent columns of
+fixed size are passed together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from laminar_dagster.sources.formats.binary.lanes import PADDING, Body, Int64s, 
 from laminar_dagster.sources.mysql.events import UPDATES, WRITES, DamagedLog, Kind
 from laminar_dagster.sources.mysql.table_map import LoggedTable
 
-# Behind the table's id and the flags, newer kinds have room for more.
+# Newer kinds have extra data behind the table's id and the flags.
 _OLD_KINDS: Final = frozenset({Kind.WRITE_V1, Kind.UPDATE_V1, Kind.DELETE_V1})
 _NOT_WHOLE: Final = (
     "{}: changes to {}.{} come without whole rows; SET GLOBAL binlog_row_image = 'FULL', which"
@@ -31,7 +31,7 @@ class RowsEvent:
 
     Attributes:
         place: Where the event ends in its file.
-        shown: Where that is, for people.
+        shown: The event's position, for errors.
     """
 
     kind: int
@@ -42,16 +42,16 @@ class RowsEvent:
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Rows as they were before or after a change, in the order of the log.
+    """Rows before or after a change, in the order of the log.
 
     Attributes:
         body: The bytes of all events.
         starts: Where each row begins.
-        ends: And ends.
-        event: Which event it is of.
-        is_after: Whether it is the row after the change; else it is the one before.
-        values: For each column that was asked for: where its value begins, how long it is, and
-            whether it is null.
+        ends: Where each row ends.
+        event: The event of each row.
+        is_after: Whether it is the row after the change, instead of before.
+        values: For each wanted column: where its values begin, how long they are, and whether they
+            are null.
     """
 
     body: Body
@@ -62,7 +62,7 @@ class Images:
     values: dict[int, tuple[Int64s, Int64s, Mask]]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return len(self.starts)
 
 
@@ -70,7 +70,7 @@ def rows_begin(event: RowsEvent, table: LoggedTable) -> int:
     """Where the first row of an event begins in its body.
 
     Raises:
-        DamagedLog: The event is not about this table, or does not hold whole rows.
+        DamagedLog: The event has another number of columns, or does not hold whole rows.
     """
     body, at = event.body, 8
     if event.kind not in _OLD_KINDS:
@@ -98,11 +98,11 @@ def walk(events: Sequence[RowsEvent], table: LoggedTable, wanted: Sequence[int])
 
     Args:
         events: In the order of the log.
-        table: What all of them are about.
+        table: The table of all events.
         wanted: The places of the columns, ascending.
 
     Raises:
-        DamagedLog: They are not what they should be.
+        DamagedLog: The events are damaged.
     """
     bodies = [each.body for each in events]
     body = Body(b"".join(bodies))
@@ -115,7 +115,7 @@ def walk(events: Sequence[RowsEvent], table: LoggedTable, wanted: Sequence[int])
     images = lanes.collected()
     kinds = np.array([each.kind for each in events])
     is_update = np.isin(kinds, list(UPDATES))[images.event]
-    # Of an update, the rows before and after stand in turn.
+    # In an update, the rows before and after alternate.
     first = np.searchsorted(images.event, np.arange(len(events)))
     ordinal = np.arange(len(images)) - first[images.event]
     after = np.where(is_update, ordinal % 2 == 1, np.isin(kinds, list(WRITES))[images.event])
@@ -127,7 +127,7 @@ def count_changes(events: Sequence[RowsEvent], table: LoggedTable) -> Int64s:
     """How many rows each event changes.
 
     Raises:
-        DamagedLog: They are not what they should be.
+        DamagedLog: The events are damaged.
     """
     images = walk(events, table, ())
     found = np.bincount(images.event, minlength=len(events)).astype(np.int64)
@@ -166,7 +166,7 @@ class _Walk:
             wrong = f"{self._table.schema}.{self._table.name}"
             raise DamagedLog(f"a row of {wrong} is longer than the event that holds it")
         if (at <= starts).any():
-            # No row is empty. The cursors would never come to the end.
+            # No row is empty. Without this check the cursors would never reach the end.
             wrong = f"{self._table.schema}.{self._table.name}"
             raise DamagedLog(f"a row of {wrong} has no bytes")
         self._rounds.append((self._event, starts, at))
@@ -189,7 +189,7 @@ class _Walk:
                     self._found[column].append((start, size, nulls[:, column]))
             return np.ascontiguousarray(behind[:, -1])
         null = nulls[:, first]
-        # A cursor that went astray reads what is there, and is found out at the end of the row.
+        # Clamped: a cursor led astray by damage must not read outside; the row's end reveals it.
         words = self._body.words
         word = words[np.minimum(at, len(words) - 1)].view(np.int64)
         length = np.where(null, 0, word & stretch.mask)
@@ -199,7 +199,7 @@ class _Walk:
         return start + length
 
     def collected(self) -> Images:
-        """All rows, in the order of the log."""
+        """All rows, sorted by event."""
         none = np.empty(0, np.int64)
         rounds = self._rounds or [(none, none, none)]
         event, starts, ends = (np.concatenate(each) for each in zip(*rounds, strict=True))
@@ -215,7 +215,7 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Columns next to each other that always have the same size, or one that has not."""
+    """Adjacent columns of fixed size, or one column of variable size."""
 
     first: int
     last: int

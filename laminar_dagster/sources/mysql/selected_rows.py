@@ -1,4 +1,4 @@
-"""Rows that a SELECT streams, into the declared columns: with the values that the log would give.
+"""Decodes rows that a SELECT streams, with the same values as the log would give.
 
 The server sends every value as text, each behind its length. All rows of a piece are walked at
 once, column by column, and each column is cast by Arrow.
@@ -26,20 +26,20 @@ from laminar_dagster.sources.mysql.column_types import MysqlType
 from laminar_dagster.sources.mysql.table_map import LoggedTable
 
 _NULL: Final = 0xFB
-# What stands before a length that one byte cannot hold, and how many bytes it has.
+# Marks before a length that does not fit into one byte, and the size of that length.
 _LONGER: Final = {0xFC: 2, 0xFD: 3, 0xFE: 8}
-# A month or a day of 0.
+# Zero dates: a month or a day of 0.
 _NO_DAY: Final = r"^\d{4}-(00-|\d\d-00)"
 _TIME: Final = r"^(?P<sign>-?)(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d)(?:\.(?P<f>\d+))?$"
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is asked of one table.
+    """A SELECT of one table's rows.
 
     Attributes:
         schema: The declared columns, and those that ``change_traits`` adds.
-        position: Where the log goes on, for people.
+        position: The log position of the snapshot, as text.
     """
 
     schema: pa.Schema
@@ -47,7 +47,7 @@ class Selection:
     position: str
 
     def statement(self, key: str | None = None, low: int = 0, high: int = 0) -> str:
-        """All rows, or those whose key is at least ``low`` and below ``high``."""
+        """The SELECT of all rows, or of those with ``low`` <= key < ``high``."""
         columns = ", ".join(_expression(kind, name) for name, kind, _ in self._columns())
         text = f"SELECT {columns} FROM {quoted(self.table.schema)}.{quoted(self.table.name)}"
         if key is not None:
@@ -64,7 +64,7 @@ class Selection:
         return found
 
     def decode(self, packets: Packets) -> tuple[pa.RecordBatch, list[BadRecord], list[int]]:
-        """The rows of some packets, the bad ones among them, and which these are."""
+        """Decode packets: the good rows, the bad records, and the places of the bad ones."""
         count = len(packets.starts)
         body = Body(packets.data)
         starts, ends = (
@@ -109,9 +109,9 @@ class Selection:
 
 
 def _expression(kind: MysqlType, name: str) -> str:
-    """What to ask for, so that nothing is rounded on the way."""
+    """The SQL expression for a column, so that its value is not rounded."""
     if kind.family == "float":
-        # As such it would be shown with six digits.
+        # A FLOAT alone would be sent with six digits.
         return f"{quoted(name)} + 0e0"
     if kind.family == "bit":
         return f"CAST({quoted(name)} AS UNSIGNED)"
@@ -119,7 +119,7 @@ def _expression(kind: MysqlType, name: str) -> str:
 
 
 def _next(body: Body, at: Int64s) -> tuple[Int64s, Int64s, Int64s, Mask]:
-    """Pass one value of every row: where the next begins, where this one does, its length."""
+    """Pass one value of every row: where the next begins, where it begins, length, nullness."""
     first = body.raw[at].astype(np.int64)
     null = first == _NULL
     length, size = np.where(null, 0, first), np.ones(len(at), np.int64)
@@ -167,7 +167,7 @@ def _micros(text: pa.StringArray) -> pa.Array:
 
 
 def _bit_bytes(lanes: Lanes, kind: MysqlType, what: str) -> pa.Array:
-    """The number that the server sent, as the bytes that the log has for it."""
+    """Convert a BIT sent as a number to the bytes that the log has for it."""
     text = text_column(lanes, lanes.at, lanes.end - lanes.at, what)
     size = (kind.bits + 7) // 8
     words = text.cast(pa.uint64()).to_numpy(zero_copy_only=False).byteswap()
@@ -178,5 +178,5 @@ def _bit_bytes(lanes: Lanes, kind: MysqlType, what: str) -> pa.Array:
 
 
 def joined(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Rows of several pieces as one."""
+    """Join the rows of several pieces."""
     return parts[0] if len(parts) == 1 else pa.concat_batches(parts)

@@ -1,4 +1,4 @@
-"""The files of a server's binary log: which there are, how long, and whether it is the same log."""
+"""The files of a server's binary log: their sizes, and whether it is the same log as before."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from laminar_dagster.sources.mysql.events import Event, events
 
 _APPLICATION: Final = "laminar"
 _WITHOUT_LOG: Final = 1381
-# Silence for so long is a lost connection; a server that reads its own disk may be slow.
+# Silence for this long counts as a lost connection; a server that reads its own disk may be slow.
 _PATIENCE: Final = 120.0
-# The times of a server are those that it is asked in.
+# Times that the server sends are in the session's time zone: make it UTC.
 _SESSION: Final = (
     "SET SESSION time_zone = '+00:00', lc_messages = 'en_US', sql_mode = '',"
     " net_write_timeout = 600, sql_select_limit = DEFAULT"
@@ -46,17 +46,17 @@ _SESSION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ServerLog:
-    """A server as a source of changes. Every call opens a session of its own."""
+    """The binary log of a server. Every call opens a session of its own."""
 
     source_id: SourceId
     server: Server
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """A session whose errors are those of a source.
+        """A session whose MySQL errors are translated to a source's errors.
 
         Raises:
-            SourceUnavailable, AuthFailed: It cannot be had, or is lost.
+            SourceUnavailable, AuthFailed: It cannot be opened, or is lost.
         """
         try:
             found = self.server.connect(f"{_APPLICATION} {self.source_id}")
@@ -81,11 +81,11 @@ class ServerLog:
 
     @contextmanager
     def events(self, file: str, position: int) -> Iterator[Iterator[Event]]:
-        """The events from a place on, up to what is there now.
+        """The events from a position to the present end of the log.
 
         Raises:
-            SourceReplaced: There is nothing at that place.
-            SourceUnavailable, AuthFailed: They cannot be had.
+            SourceReplaced: No event begins at the position.
+            SourceUnavailable, AuthFailed: The log cannot be read.
         """
         with self.session() as session:
             try:
@@ -97,7 +97,7 @@ class ServerLog:
                 raise SourceReplaced(self.source_id, f"{file}:{position}", text) from None
 
     def mark_at(self, file: str, start: int = FIRST_EVENT) -> LogMark | None:
-        """The event that begins at a place, by default the first of a file; None if none does."""
+        """The mark of the event at a place, by default a file's first; None without an event."""
         with self.events(file, start) as found:
             event = next(found, None)
             if event is None or (event.file, event.start) != (file, start):
@@ -106,7 +106,7 @@ class ServerLog:
 
 
 class _Quietly:
-    """Closes a session without a word: a server that still sends is not asked to listen."""
+    """Hangs up without a farewell: a server that still sends would not read it."""
 
     def __init__(self, session: Session) -> None:
         self.close: Callable[[], None] = session.hang_up
@@ -114,28 +114,28 @@ class _Quietly:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The files that a server has, in order, and how many bytes each has."""
+    """The log files that a server has, in order, with their sizes."""
 
     source_id: SourceId
     sizes: dict[str, int]
 
     @property
     def first(self) -> str:
-        """The oldest that is still there."""
+        """The oldest file that is not purged."""
         return next(iter(self.sizes))
 
     @property
     def end(self) -> tuple[str, int]:
-        """Where the log ends now."""
+        """The present end of the log."""
         last = next(reversed(self.sizes))
         return last, self.sizes[last]
 
     def require(self, file: str, position: int) -> None:
-        """Check that the log still holds a place, and is not shorter.
+        """Check that the log still has a position.
 
         Raises:
             RetentionExpired: The file was purged.
-            SourceReplaced: It is not there, or ends before.
+            SourceReplaced: There is no such file, or it is shorter.
         """
         place = f"{file}:{position}"
         if file in self.sizes:
@@ -151,22 +151,22 @@ class LogFiles:
         raise SourceReplaced(self.source_id, f"a log that holds {place}", found)
 
     def bytes_from(self, file: str, position: int) -> int:
-        """How much stands behind a place."""
+        """How many bytes of log follow a position."""
         number = number_of(file)
         behind = sum(size for name, size in self.sizes.items() if number_of(name) > number)
         return max(0, self.sizes.get(file, position) - position) + behind
 
     @property
     def total(self) -> int:
-        """Of all files."""
+        """The size of all files."""
         return sum(self.sizes.values())
 
 
 def files_of(session: Session, source_id: SourceId) -> LogFiles:
-    """List the files.
+    """List the files of the log.
 
     Raises:
-        pymysql.Error: The account may not.
+        pymysql.Error: The account is not allowed to.
     """
     try:
         rows = session.run("SHOW BINARY LOGS").rows
@@ -178,7 +178,7 @@ def files_of(session: Session, source_id: SourceId) -> LogFiles:
 
 
 def end_of(session: Session, facts: Facts) -> tuple[str, int]:
-    """Where the log ends now: a transaction is in it as a whole, or not at all."""
+    """The present end of the log, which is always between two transactions."""
     version = facts.variables.get("version", "0")
     is_new = not facts.is_mariadb and tuple(map(int, version.split("-")[0].split(".")[:2])) >= (
         8,
@@ -189,10 +189,10 @@ def end_of(session: Session, facts: Facts) -> tuple[str, int]:
 
 
 def number_of(file: str) -> int:
-    """The number at the end of a file's name, which grows past its six digits."""
+    """The number at the end of a file's name, which may have more than six digits."""
     return int(file.rpartition(".")[2])
 
 
 def base_of(file: str) -> str:
-    """What stands before it."""
+    """A log file's name without its number."""
     return file.rpartition(".")[0]

@@ -1,9 +1,9 @@
-"""Copies tables as they are at one place in the log, into files.
+"""Copies tables, as they are at one position of the log, into files.
 
-Every connection that copies has a view of its own, and all views must be of the same place. MariaDB
-says of each view where it stands in the log, so no lock is needed: of the views that are opened,
-those that stand where the first does take part. MySQL does not say, so its tables are locked for
-the moment in which the views are opened.
+Every connection that copies has a consistent view of its own, and all views must be of the same
+position. MariaDB reports the position of each view, so no lock is needed: of the views that are
+opened, those at the position of the first take part. MySQL does not, so its tables are locked while
+the views are opened.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ log = logging.getLogger(__name__)
 _ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 _VIEW: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _WHERE_VIEW_STANDS: Final = "SHOW STATUS LIKE 'binlog_snapshot_%'"
-# While a lock is waited for, nobody can write. Of a client that is gone the server learns nothing:
-# a lock whose holder says no more in so many seconds is ended as well.
+# While the lock is held, or waited for, nobody can write: limit the wait, and let the server end
+# the session of a client that has vanished, after so many seconds.
 _LOCK_SECONDS: Final = 10
 _BOUNDS: Final = "SET SESSION lock_wait_timeout = %s, wait_timeout = %s"
-# Keys are shared out in this many pieces a connection, since rows are seldom spread evenly.
+# Keys are split into this many pieces a connection, since rows are seldom spread evenly.
 _PIECES: Final = 4
 _FEW_KEYS: Final = 10_000
 _PIECE_BYTES: Final = 4 * 1024 * 1024
@@ -49,10 +49,10 @@ _PIECE_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """Sessions that all see the tables as they are at one place of the log.
+    """Sessions that all see the tables as they are at one position of the log.
 
     Attributes:
-        gtids: The transactions up to there; None where the server writes no ids.
+        gtids: The GTIDs up to the position; None where the server writes none.
     """
 
     sessions: tuple[Session, ...]
@@ -63,10 +63,10 @@ class Views:
 
 @contextmanager
 def same_view(server: ServerLog, facts: Facts, workers: int) -> Iterator[Views]:
-    """Open sessions with one view.
+    """Open sessions whose views are of the same position.
 
     Raises:
-        SourceUnavailable: The server is away, or somebody is in the way of its lock.
+        SourceUnavailable: The server is unavailable, or its lock cannot be had in time.
         AuthFailed: The account may not lock tables, which MySQL needs.
     """
     with ExitStack() as stack:
@@ -93,7 +93,7 @@ def _unlocked(sessions: Sequence[Session]) -> Views:
 
 
 def mariadb_gtids_at(session: Session, file: str, position: int) -> str | None:
-    """The transactions up to a place."""
+    """The GTIDs up to a position."""
     ((found,),) = session.run("SELECT BINLOG_GTID_POS(%s, %s)", [file, position]).rows
     return str(found) if found is not None else None
 
@@ -104,10 +104,10 @@ def _locked(sessions: Sequence[Session], keeper: Session, facts: Facts) -> Views
         keeper.run("FLUSH TABLES WITH READ LOCK")
         for session in sessions:
             session.run(_VIEW)
-        # Under the lock: a moment later there may be more of them than stand before the place.
+        # Query under the lock: later there may be GTIDs from after the position.
         return Views(tuple(sessions), *end_of(keeper, facts), look_up(keeper).gtids)
     finally:
-        # Also where it was not had: MySQL gives up in the middle, and keeps others from writing.
+        # Also if the lock failed: MySQL may give up half-way, still keeping others from writing.
         keeper.run("UNLOCK TABLES")
 
 
@@ -131,11 +131,11 @@ def copy_tables(
     """Copy all rows into files of a draft.
 
     Args:
-        views: Who copies; their views are used up.
-        tables: What is copied.
+        views: The sessions that copy; their views are used up.
+        tables: The tables to copy.
         schema: The columns of the source.
-        keeper: Keeps the files.
-        draft: Whose files they are.
+        keeper: Stores the files.
+        draft: The snapshot that the files belong to.
         file_size: About how many bytes of rows a file holds.
     """
     shown = f"{views.file}:{views.position}"
@@ -161,7 +161,7 @@ def copy_tables(
 
 
 def _statements(session: Session, selection: Selection, workers: int) -> list[str]:
-    """One for all rows, or several for ranges of the key."""
+    """One statement for all rows, or several for ranges of the key."""
     table = selection.table
     key = integer_key(session, table) if workers > 1 else None
     if key is not None:

@@ -1,11 +1,11 @@
-"""Tables of a MySQL or MariaDB server as a source: a copy of them first, then their changes.
+"""Tables of a MySQL or MariaDB server as a source: a snapshot of them first, then their changes.
 
-The log is read by file and position, in whole transactions, and nothing is consumed by it. A plan
-looks ahead in the log, so it knows where transactions end, and what of it cannot be read.
+The log is read by file and position, in whole transactions; reading consumes nothing. A plan scans
+the log ahead, so it knows where transactions end, and what of it cannot be read.
 
-A plan pins the server, an event of the log, and the types of the columns: another server, a log
-that was reset, purged or is shorter than what was read, and a table that changed under the rows
-that were given out, are named errors.
+A plan pins the server, an event of the log, and the types of the columns. Another server, a log
+that was reset, purged or is shorter than what was read, and a table whose emitted rows an ALTER
+has changed, raise errors.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from laminar_dagster.sources.mysql.positions import is_newer, position_of, withi
 from laminar_dagster.sources.mysql.reader import MysqlSplitReader
 from laminar_dagster.sources.mysql.server_log import ServerLog, files_of
 
-# A split of a snapshot has about so many rows.
+# About how many rows of a snapshot are in one split.
 _SPLIT_ROWS: Final = 250_000
 
 
@@ -58,7 +58,7 @@ class MysqlCdcSource:
         options: MysqlCdcOptions,
         keeper: SnapshotKeeper,
     ) -> None:
-        """Describe the source; nobody is asked anything yet."""
+        """Describe the source; does no I/O."""
         self._source_id = source_id
         self._schema = schema
         self._options = options
@@ -78,12 +78,12 @@ class MysqlCdcSource:
 
         Args:
             table: The statement.
-            project: Where relative paths begin.
-            defaults: Options that the pipeline sets for sources that do not.
-            keeper: Keeps the copy of the tables.
+            project: The folder that relative paths start from.
+            defaults: Options from the pipeline, for those that the source does not set itself.
+            keeper: Stores snapshots.
 
         Raises:
-            InvalidConfig: Lists every mistake in its options, or names a column that cannot be.
+            InvalidConfig: Lists every mistake in the options, or names an unsupported column.
         """
         options = read_options(table.options, defaults, str(table.place), project)
         options = replace(options, key=table.key)
@@ -91,7 +91,7 @@ class MysqlCdcSource:
 
     @property
     def source_id(self) -> SourceId:
-        """Its name within the pipeline."""
+        """The source's name within the pipeline."""
         return self._source_id
 
     @property
@@ -101,17 +101,17 @@ class MysqlCdcSource:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, as the reader hands them out."""
+        """The columns of the reader's chunks, with those that the options add."""
         return self._schema
 
-    # --- the copy that comes first ----------------------------------------------------------------
+    # --- snapshot ---------------------------------------------------------------------------------
 
     def prepare(self, previous: SourcePlan | None, start: tuple[SourcePosition, ...]) -> None:
-        """Take the snapshot that the next epoch begins with, if there is none.
+        """Take the snapshot that the next epoch begins with, if it is missing.
 
         Raises:
-            SourceUnavailable, AuthFailed: The server is away, or refuses.
-            InvalidConfig: Its log cannot be read, or a table is not as it was declared.
+            SourceUnavailable, AuthFailed: The server is unavailable, or refuses.
+            InvalidConfig: The log cannot be read, or a table does not match its declaration.
         """
         newest = self._keeper.newest()
         if not start:
@@ -135,14 +135,14 @@ class MysqlCdcSource:
         limits: Admission,
         clock: datetime,
     ) -> SourcePlan:
-        """Choose how far to read: of the snapshot, and when it is read, of the log.
+        """Choose how far to read: in the snapshot, and once that is read, in the log.
 
         Raises:
-            SourceReplaced: It is another server, or the log is not the one that was read.
+            SourceReplaced: The server is another, or its log is not the one that was read.
             RetentionExpired: The log was purged before it was read.
-            TableChanged, DecodeFailed: What comes next cannot be read.
-            SourceUnavailable, AuthFailed: The server is away, or refuses.
-            InvalidConfig: Its log cannot be read.
+            TableChanged, DecodeFailed: The next changes cannot be read.
+            SourceUnavailable, AuthFailed: The server is unavailable, or refuses.
+            InvalidConfig: The log cannot be read.
         """
         require_utc("clock", clock)
         return Planner(self._tables, self._keeper).plan(previous, start, limits, clock)
@@ -151,10 +151,10 @@ class MysqlCdcSource:
         """See ``PinsItsEnd``."""
         return Planner(self._tables, self._keeper).pin_held(plan, previous)
 
-    # --- what was planned -------------------------------------------------------------------------
+    # --- carrying out a plan ----------------------------------------------------------------------
 
     def verify(self, plan: SourcePlan) -> None:
-        """Check that the server and its log are those of a plan, and still hold its ranges."""
+        """Check that the server and its log are those of a plan, and still have its ranges."""
         with self._server.session() as session:
             facts = look_up(session)
             files = files_of(session, self._source_id)
@@ -163,7 +163,7 @@ class MysqlCdcSource:
                 continue
             start, end = (position_of(self._source_id, each) for each in (part.start, part.end))
             if start.snapshot is not None:
-                # Its rows are in the store.
+                # Its rows are in the store, not in the log.
                 self._keeper.find(start.snapshot.number)
                 continue
             files.require(start.binlog_file, start.binlog_position)
@@ -172,14 +172,14 @@ class MysqlCdcSource:
             require_same_log(self._server, plan.identity, facts, files)
 
     def identity(self) -> MysqlIdentity:
-        """The server, and the first event of the file that it writes to."""
+        """The server, and the first event of its current log file."""
         with self._server.session() as session:
             facts = look_up(session)
             file, _ = files_of(session, self._source_id).end
         return MysqlIdentity(server_uuid=facts.identity, mark=self._server.mark_at(file))
 
     def splits(self, part: SourceRange) -> tuple[SourceRange, ...]:
-        """Cut rows of a snapshot into pieces. The log is read in one, because it has an order."""
+        """Split rows of a snapshot. Changes are not split: they must be read in order."""
         if part.is_empty:
             return ()
         start, end = (position_of(self._source_id, each) for each in (part.start, part.end))
@@ -195,7 +195,7 @@ class MysqlCdcSource:
         )
 
     def reader(self) -> MysqlSplitReader:
-        """A reader for the executors, who must reach the server under the same name."""
+        """A reader for the executors, which must reach the server under the same name."""
         return MysqlSplitReader(self._source_id, self._schema, self._options, self._keeper)
 
     def check_seek(self, position: SourcePosition) -> None:
@@ -203,7 +203,7 @@ class MysqlCdcSource:
 
         Raises:
             RetentionExpired: The log was purged.
-            SourceReplaced: It ends before, or no event begins there.
+            SourceReplaced: The log ends before the position, or no event begins there.
         """
         place = position_of(self._source_id, position)
         with self._server.session() as session:
@@ -219,10 +219,10 @@ class MysqlCdcSource:
             raise SourceReplaced(self._source_id, shown, str(error)) from None
 
     def acknowledge(self, positions: tuple[SourcePosition, ...]) -> None:
-        """Nothing: the server keeps its log for as long as it was told to, whoever reads."""
+        """Do nothing: the server's own settings decide how long it keeps its log."""
 
     def health(self, positions: tuple[SourcePosition, ...]) -> HealthReport:
-        """Whether the server is set up for it, and how far the position is behind its log."""
+        """Whether the server is set up for the source, and how far the position is behind."""
         details = {"tables": ", ".join(".".join(each) for each in self._options.tables)}
         try:
             place = position_of(self._source_id, positions[0]) if positions else None

@@ -1,8 +1,8 @@
-"""Statements in a log of rows: the frame of a transaction, and what changes tables as a whole.
+"""Statements in a row-based log: transaction boundaries, and changes to whole tables.
 
-A table that is emptied, dropped or renamed loses its rows without a change of each. So does one
-that has partitions, when one of them is dropped or exchanged. Such statements are found by their
-words: a statement that names a table of the source is looked at, any other is not.
+A table that is truncated, dropped or renamed loses its rows without a change event for each, and
+so does a table when one of its partitions is dropped or exchanged. Such statements are found by
+their words: only statements that name a table of the source are examined.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Final
 # A table, by its database and its name.
 TableName = tuple[str, str]
 
-# Modes of a session that change what a statement says.
+# SQL modes that change how a statement is tokenized.
 _ANSI_QUOTES: Final = 1 << 2
 _NO_BACKSLASH_ESCAPES: Final = 1 << 20
-# What an event tells of its session begins with these two, and how long each is.
+# The session variables in an event begin with these two codes; the sizes of their values.
 _FLAGS, _SQL_MODE, _FLAGS_SIZE, _SQL_MODE_SIZE = 0, 1, 4, 8
 _HEAD: Final = 13
-# Of a statement that loads a file: which one, and where in the statement its name stands.
+# The additional header of LOAD DATA: the file, and where its name stands in the statement.
 _LOAD_HEAD: Final = 13
 
 
 def _token(*, escapes: bool) -> re.Pattern[str]:
-    """What a statement is made of. Of a comment that is carried out only the edge is a comment."""
+    """The tokens of a statement. Of an executable comment, only the delimiters are skipped."""
 
     def up_to(quote: str) -> str:
         rest = r"\\]|\\.|" if escapes else "]|"
@@ -54,7 +54,7 @@ _WRITES: Final = frozenset(
 
 
 class Effect(Enum):
-    """What a statement means to somebody who reads rows."""
+    """What a statement does to the rows of a table, or to its transaction."""
 
     NONE = "none"
     BEGIN = "begin"
@@ -76,8 +76,8 @@ class Statement:
     """A statement as it was logged.
 
     Attributes:
-        schema: The database in which its names were looked up.
-        sql_mode: The modes in which its session read it; None if they are not known.
+        schema: The default database of its session.
+        sql_mode: The SQL modes of its session; None if they are not known.
     """
 
     schema: str
@@ -86,7 +86,7 @@ class Statement:
 
 
 def statement_in(body: bytes, *, is_load: bool = False) -> Statement:
-    """Read the statement of an event, or of one that loads a file."""
+    """Parse the statement of a QUERY event, or of one for LOAD DATA."""
     schema_size = body[8]
     begin = _HEAD + _LOAD_HEAD if is_load else _HEAD
     at = begin + int.from_bytes(body[11:13], "little")
@@ -106,7 +106,7 @@ def _sql_mode(told: bytes) -> int | None:
 def effect_of(
     statement: Statement, tables: Collection[TableName]
 ) -> tuple[Effect, TableName | None]:
-    """What a statement means, and to which of some tables."""
+    """The effect of a statement, and the table of ours that it affects."""
     text = statement.text
     frame = _FRAMES.get(text[:20].upper().rstrip(" ;"))
     if frame is not None:
@@ -131,7 +131,7 @@ def effect_of(
 
 
 def savepoint_in(statement: Statement) -> str:
-    """The savepoint that a statement is about. The server does not tell them apart by case."""
+    """The savepoint that a statement names, case-insensitive as on the server."""
     return _tokens(statement)[-1][0].casefold()
 
 
@@ -154,7 +154,7 @@ def _altered(words: list[str]) -> Effect:
     pairs = list(pairwise(words))
     if any(one in _LOSES_PARTITIONS and two == "PARTITION" for one, two in pairs):
         return Effect.PARTITIONS
-    # Columns and indexes can be renamed as well, which the log tells with the next change.
+    # Renamed columns and indexes are seen in the table's next description in the log.
     kept = ("COLUMN", "INDEX", "KEY", "PARTITION")
     if any(one == "RENAME" and two not in kept for one, two in pairs) or words[-1] == "RENAME":
         return Effect.REMOVES
@@ -164,7 +164,7 @@ def _altered(words: list[str]) -> Effect:
 def _named(
     tokens: list[tuple[str, bool]], schema: str, tables: Collection[TableName]
 ) -> TableName | None:
-    """The first table of ours that a statement names, with its database or without."""
+    """The first of our tables that a statement names, qualified by its database or not."""
     by_name = {name.casefold(): (database, name) for database, name in tables}
     for at, (word, _) in enumerate(tokens):
         if word.casefold() not in by_name:
@@ -186,10 +186,10 @@ def _named(
 
 
 def _tokens(statement: Statement) -> list[tuple[str, bool]]:
-    """Words, names and signs, and whether each can only be a name. Texts are left out.
+    """The words, names and signs of a statement, and whether each can only be a name or a sign.
 
-    What stands in double quotes is a text or a name, as its session had it; a name, if that is not
-    known.
+    String literals are left out. Double quotes enclose a literal or a name, by the session's SQL
+    mode; a name, if the mode is not known.
     """
     mode = statement.sql_mode
     pattern = _TOKEN_WITHOUT_ESCAPES if mode and mode & _NO_BACKSLASH_ESCAPES else _TOKEN
@@ -212,7 +212,7 @@ _FRAMES: Final = {
     "ROLLBACK": Effect.ROLLBACK,
 }
 _SAVEPOINTS: Final = {"SAVEPOINT": Effect.MARKS, "RELEASE": Effect.WITHIN}
-# MySQL's frame of a transaction that is prepared; the event that prepares it is its end.
+# MySQL's statements around a prepared transaction, which ends with the XA_PREPARE event.
 _XA: Final = {
     "START": Effect.BEGIN,
     "BEGIN": Effect.BEGIN,

@@ -1,7 +1,7 @@
-"""The event that describes a table, which stands before every statement's changes to it.
+"""Parses the event that describes a table (TABLE_MAP), which precedes its row events.
 
-With ``binlog_row_metadata = FULL`` it tells all there is to know of the columns: so the changes of
-a table are read by what the table was when they were written, whatever it is now.
+With ``binlog_row_metadata = FULL`` it describes the columns completely: so changes are read with
+the table's columns at the time they were written, whatever they are now.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _METADATA_BYTES: Final = {
     **dict.fromkeys((_FLOAT, _DOUBLE, _TIMESTAMP, _DATETIME, _TIME, _JSON, _BLOB, _GEOMETRY), 1),
     **dict.fromkeys((_VARCHAR, _BIT, _DECIMAL, _VAR_STRING, _STRING, _ENUM, _SET), 2),
 }
-# Those of a table that was made before the server had fractions of a second, and MariaDB's own.
+# Formats of tables created before MySQL had fractional seconds, and MariaDB's compressed columns.
 _REFUSED: Final = {
     7: "a timestamp of an old format: ALTER TABLE … FORCE",
     11: "a time of an old format: ALTER TABLE … FORCE",
@@ -36,7 +36,7 @@ _REFUSED: Final = {
     141: "a compressed column",
     _GEOMETRY: "a geometry",
 }
-# The bytes that so many digits of a decimal take, beside whole groups of nine.
+# The bytes that this many digits of a decimal take, beside whole groups of nine.
 _DIGIT_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _LONGEST_PREFIX: Final = 4
 _SIGNS, _DEFAULT_CHARSET, _CHARSETS, _NAMES, _SET_LABELS, _ENUM_LABELS = 1, 2, 3, 4, 5, 6
@@ -48,18 +48,18 @@ _NO_NAMES: Final = (
 
 
 class UnreadableTable(ValueError):
-    """A description that lacks what is needed, or tells of a type that cannot be read."""
+    """A description that lacks required metadata, or has a type that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedColumn:
-    """A column as the changes hold it.
+    """A column as row events encode it.
 
     Attributes:
-        type: What it holds; None where that cannot be read.
-        problem: Why not.
-        size: The bytes of a value, where that is always the same.
-        prefix: Else the bytes of the length that stands before it.
+        type: The column's type; None where it cannot be read.
+        problem: Why it cannot be read.
+        size: The bytes of a value, if that is always the same.
+        prefix: Else the size of the length that precedes a value.
     """
 
     name: str
@@ -71,26 +71,26 @@ class LoggedColumn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedTable:
-    """A table as it was when changes to it were written. Each description is one of its own."""
+    """A table as it was when its changes were written. Compared by identity."""
 
     schema: str
     name: str
     columns: tuple[LoggedColumn, ...]
 
     def column(self, name: str) -> int | None:
-        """The place of a column. The server does not tell names apart by case."""
+        """The place of a column, whose name is case-insensitive as on the server."""
         wanted = name.casefold()
         found = (at for at, each in enumerate(self.columns) if each.name.casefold() == wanted)
         return next(found, None)
 
 
 def table_id_of(body: bytes) -> int:
-    """Which description it is, or to which one changes refer."""
+    """The table id in a description, or in a row event that refers to one."""
     return int.from_bytes(body[:6], "little")
 
 
 def table_name_of(body: bytes) -> tuple[str, str]:
-    """The database and the name alone, which are cheap to read."""
+    """The database and the name of the table alone, which are cheap to parse."""
     size = body[8]
     schema = body[9 : 9 + size]
     at = 10 + size
@@ -98,15 +98,15 @@ def table_name_of(body: bytes) -> tuple[str, str]:
 
 
 def read_table(body: bytes, charsets: Mapping[int, str], *, is_mariadb: bool) -> LoggedTable:
-    """Read a description.
+    """Parse a description.
 
     Args:
-        body: Of the event.
+        body: The body of the event.
         charsets: The character set of each collation.
-        is_mariadb: Whether it was written by MariaDB.
+        is_mariadb: Whether MariaDB wrote it.
 
     Raises:
-        UnreadableTable: It does not name the columns, or has a type of unknown size.
+        UnreadableTable: The columns have no names, or one has a type of unknown size.
     """
     schema, name = table_name_of(body)
     cursor = _Cursor(body, 8)
@@ -142,7 +142,7 @@ def read_table(body: bytes, charsets: Mapping[int, str], *, is_mariadb: bool) ->
 
 @dataclass(frozen=True, slots=True)
 class _Physical:
-    """How a column's values lie in a row, and what tells more of them."""
+    """A column's encoding in a row, with what the type code and its metadata tell of its type."""
 
     kind: int
     size: int = 0
@@ -226,7 +226,7 @@ def _physical(kind: int, metadata: _Cursor) -> _Physical:
 
 
 def _string(meta: bytes) -> _Physical:
-    """An enum, a set, or a text: the kind and the length share two bytes."""
+    """Parse the metadata of an enum, a set or a char: kind and length share two bytes."""
     first, second = meta
     if first & 0x30 == 0x30:
         if first in (_ENUM, _SET):
@@ -237,7 +237,7 @@ def _string(meta: bytes) -> _Physical:
 
 
 def decimal_size(precision: int, scale: int) -> int:
-    """The bytes of a decimal."""
+    """The size of a packed decimal."""
     sizes = [divmod(digits, 9) for digits in (precision - scale, scale)]
     return sum(4 * groups + _DIGIT_BYTES[rest] for groups, rest in sizes)
 
@@ -247,7 +247,7 @@ def _is_text(kind: int, is_mariadb: bool) -> bool:
 
 
 def _collations(places: Sequence[int], default: bytes | None, each: bytes | None) -> dict[int, int]:
-    """The collation of some columns: one for most of them and exceptions, or one for each."""
+    """The collation of some columns: a default with exceptions, or one for each."""
     if each is not None:
         cursor = _Cursor(each, 0)
         return {at: cursor.number() for at in places}
@@ -283,7 +283,7 @@ def _bits(data: bytes) -> list[bool]:
 
 
 class _Cursor:
-    """Reads one event from its beginning to its end."""
+    """Reads the fields of one event in order."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data
@@ -301,7 +301,7 @@ class _Cursor:
         return found
 
     def number(self) -> int:
-        """A number of as many bytes as its first one says."""
+        """Read a length-encoded integer."""
         first = self.take(1)[0]
         if first < 0xFB:
             return first
@@ -311,7 +311,7 @@ class _Cursor:
         return int.from_bytes(self.take(size), "little")
 
     def fields(self) -> dict[int, bytes]:
-        """What follows: a tag, a length and a value, again and again."""
+        """Read the rest as fields: a tag, a length and a value each."""
         found: dict[int, bytes] = {}
         while not self.is_at_end:
             tag = self.take(1)[0]

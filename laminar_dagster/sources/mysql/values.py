@@ -1,6 +1,6 @@
-"""Values of a table's columns, as the log holds them, into declared columns.
+"""Decodes column values, as the log encodes them, into declared columns.
 
-| declared | taken from |
+| declared | read from |
 |---|---|
 | TINYINT … BIGINT | integers, with or without a sign, and years, if the value fits; bit(1…63) |
 | BIGINT | time, in microseconds |
@@ -13,7 +13,7 @@
 | DATE | date |
 | TIMESTAMP, TIMESTAMP_NTZ | datetime, timestamp; a datetime is taken for UTC |
 
-A date that is none (``0000-00-00``) is null, and so is such a moment.
+Zero dates (``0000-00-00``) are null, in timestamps as well.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from laminar_dagster.sources.mysql.charsets import is_known, is_utf8, utf8_colum
 from laminar_dagster.sources.mysql.column_types import YEAR, MysqlType
 from laminar_dagster.sources.mysql.json_values import json_text
 
-# The values of some lanes, whose ends are those of the values, into as many rows.
+# Reads one value a lane; each lane must end where its value ends.
 Read = Callable[[Lanes], pa.Array]
 
 _DIGITS_A_GROUP: Final = 9
 _GROUP_BYTES: Final = 4
 _DIGIT_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4)
-# So many digits fit into 64 bits.
+# The most digits that always fit into 64 bits.
 _DIGITS_A_WORD: Final = 18
 _MOST_DIGITS: Final = 38
 _EXACT_IN_DOUBLE: Final = 32
 
 
 class Unfit(ValueError):
-    """A declared type that cannot hold what a column holds; says which would."""
+    """A declared type that cannot hold a column's values; names the column's type."""
 
 
 def column_of(
     read: Read, body: Body, blame: Blame, places: tuple[Int64s, Int64s, Mask]
 ) -> pa.Array:
-    """A column of rows whose values stand at some places; blames rows by their number."""
+    """Read a column from the places of its values; bad rows are marked by their number."""
     starts, lengths, nulls = places
     rows = np.flatnonzero(~nulls) if nulls.any() else np.arange(len(nulls))
     begin = starts[rows]
@@ -63,15 +63,15 @@ def column_of(
 
 
 def reader_for(what: str, kind: pa.DataType, column: MysqlType) -> Read:
-    """How values of a type become those of a declared one.
+    """The reader of values of a column's type into a declared type.
 
     Args:
-        what: The column, for those who are told that a value does not fit.
+        what: The column's name, for errors.
         kind: The declared type.
         column: The type that the table has.
 
     Raises:
-        Unfit: They do not.
+        Unfit: There is no conversion.
     """
     found = _FAMILIES[column.family](what, kind, column)
     if found is None:
@@ -152,8 +152,8 @@ def _decimals(what: str, kind: pa.DataType, column: MysqlType) -> Read | None:
 
 
 def unpacked_decimals(body: Body, starts: Int64s, precision: int, scale: int) -> pa.Array:
-    """Decimals as the server packs them: groups of nine digits, and what is left at both ends."""
-    # The first bit is set for numbers that are not negative; all bits of the others are flipped.
+    """Decode packed decimals: groups of nine digits, with smaller groups at both ends."""
+    # The highest bit is set for non-negative numbers; all bits of negative ones are flipped.
     is_negative = body.raw[starts] < 0x80
     first, left = divmod(precision - scale, _DIGITS_A_GROUP)[::-1]
     behind, last = divmod(scale, _DIGITS_A_GROUP)
@@ -224,7 +224,7 @@ def _bytes(what: str, kind: pa.DataType, column: MysqlType) -> Read | None:
         return lambda lanes: bytes_column(lanes.body, lanes.at, lanes.end - lanes.at)
 
     def read(lanes: Lanes) -> pa.Array:
-        # The log leaves out the zeros at the end.
+        # The log strips zeros from the end of a BINARY value: restore them.
         places = np.arange(fixed)
         is_there = places < (lanes.end - lanes.at)[:, None]
         data = np.where(

@@ -1,1 +1,1 @@
-"""What is compiled: a small library in C that is called with ctypes, and may be missing."""
+"""Loads the optional compiled library: a small one in C, called with ctypes."""

@@ -1,4 +1,4 @@
-"""Loads the compiled library. Whoever uses it has another way for where it is missing."""
+"""Loads the compiled library. It is optional: every caller has a fallback."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ OK: Final = 0
 TOO_LARGE: Final = -1
 
 LIBRARY: Final = Path(__file__).with_name("laminar_native.so")
-# The library's own: one that was built from older sources must not be called with newer arguments.
+# Must equal the library's own number: one built from older sources has other signatures.
 INTERFACE: Final = 1
-# Set it to `off`, on the executors too, to do without.
+# Set this variable to `off`, on the executors too, to do without the library.
 SWITCH: Final = "LAMINAR_NATIVE"
 
 _address = ctypes.c_void_p
@@ -44,7 +44,7 @@ class NotBuilt(Exception):
 
 @functools.cache
 def native() -> ctypes.CDLL:
-    """The library. Its functions let other threads run.
+    """The library. Its functions release the interpreter's lock.
 
     Raises:
         NotBuilt: It was not built, was built from other sources, or is switched off.

@@ -1,4 +1,4 @@
-"""How much an epoch takes of the stream: whole transactions."""
+"""How many transactions of the stream an epoch reads, within its limits."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from laminar_dagster.core.ports import Admission
 from laminar_dagster.sources.postgres.database import Database, Transaction
 from laminar_dagster.sources.postgres.pinned_tables import PinnedTables, Pins
 
-# What is looked at beyond the limit, since messages that are no changes count too.
+# How many more messages than the limit are fetched, since not all messages are changes.
 _MORE: Final = 1000
-# Where there is a limit of bytes alone, so many changes are looked at to begin with.
+# How many changes are fetched first where only bytes are limited.
 _FEW: Final = 10_000
 _ALL: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What an epoch takes.
+    """The transactions that an epoch reads.
 
     Attributes:
-        end: Where the log goes on after its last transaction; None if it takes none.
-        pins: What the tables are there.
-        is_all: Whether nothing is left.
+        end: The position after the last of them; None if there are none.
+        pins: The state of the tables at the end.
+        is_all: Whether no transaction is left.
     """
 
     end: int | None
@@ -42,21 +42,21 @@ def admitted_transactions(
     tables: PinnedTables,
     pins: Pins,
 ) -> Admitted:
-    """The transactions that an epoch takes.
+    """Choose the transactions that an epoch reads.
 
-    At least one transaction is taken, however large it is. None is taken from the first on in which
-    a table is not what it was.
+    At least one transaction is taken, however large it is. The epoch ends before the first
+    transaction in which a table no longer matches its pin.
 
     Args:
-        database: That has them.
+        database: The database.
         connection: A session.
-        start: Transactions that were committed before were read.
-        limits: Of the epoch.
-        tables: Compares them with what they were.
-        pins: What they were at the start.
+        start: Transactions that were committed before this position are skipped.
+        limits: The epoch's limits.
+        tables: Compares tables with their pins.
+        pins: The state of the tables at the start.
 
     Raises:
-        LaminarError: In the very first transaction, a table is not what it was.
+        LaminarError: A table does not match its pin in the very first transaction.
     """
     if limits.max_records is None and limits.max_bytes is None:
         return _all(database, connection, start, tables, pins)
@@ -95,7 +95,7 @@ def _all(
 def _readable(
     transactions: Iterable[Transaction], tables: PinnedTables, pins: Pins
 ) -> tuple[list[tuple[Transaction, Pins]], LaminarError | None]:
-    """Those in which tables are what they were, with what they are after each, and what is next."""
+    """The leading transactions whose tables match, with the pins after each, and what stops it."""
     readable: list[tuple[Transaction, Pins]] = []
     for each in transactions:
         try:
@@ -107,7 +107,7 @@ def _readable(
 
 
 def within(transactions: Iterable[Transaction], limits: Admission) -> tuple[int | None, bool]:
-    """Where those end that fit into an epoch, and whether the next one does not."""
+    """The end of the transactions that fit into an epoch, and whether there are more of them."""
     end: int | None = None
     records = size = 0
     for each in transactions:

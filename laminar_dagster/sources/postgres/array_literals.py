@@ -1,7 +1,7 @@
-r"""Texts of PostgreSQL's arrays, such as ``{1,NULL,"a \"b\""}``, split for a whole column at once.
+r"""Splits texts of PostgreSQL arrays, such as ``{1,NULL,"a \"b\""}``, a whole column at once.
 
-Which bytes are escaped, and which stand between quotes, follows from how many backslashes and
-quotes come before them in their text. Commas and braces outside quotes are where elements end.
+Which bytes are escaped or quoted follows from the number of backslashes and quotes that precede
+them in their text. Elements end at commas and braces outside quotes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Elements:
     """The elements of all arrays of a column, one after the other.
 
     Attributes:
-        counts: How many each row has; none where the row is null or bad.
+        counts: How many elements each row has; 0 where the row is null or bad.
     """
 
     elements: pa.StringArray
@@ -35,7 +35,7 @@ class Elements:
 
 
 def split_arrays(texts: pa.StringArray) -> Elements:
-    """The elements of arrays of one dimension, as texts."""
+    """Split arrays of one dimension into their elements, as texts."""
     data, offsets = packed(pc.fill_null(texts, "{}"))
     starts, ends = offsets[:-1], offsets[1:]
     lengths = ends - starts
@@ -55,7 +55,7 @@ def split_arrays(texts: pa.StringArray) -> Elements:
     keep = (is_good & ~is_empty)[rows]
     marks, rows = marks[keep], rows[keep]
     counts = np.bincount(rows, minlength=len(starts)).astype(np.int64)
-    # An element begins after the mark before it, or after the brace.
+    # An element begins after the previous comma, or after the opening brace.
     first = np.ones(len(marks), np.bool_)
     first[1:] = rows[1:] != rows[:-1]
     begins = np.where(first, starts[rows] + 1, np.roll(marks, 1) + 1)
@@ -63,7 +63,7 @@ def split_arrays(texts: pa.StringArray) -> Elements:
 
 
 def packed(texts: pa.StringArray) -> tuple[bytes, Int64s]:
-    """The bytes of texts without nulls, and where each begins among them."""
+    """The bytes of texts without nulls, and the offset of each."""
     if not len(texts):
         return b"", np.zeros(1, np.int64)
     _, places, data = texts.buffers()
@@ -75,7 +75,7 @@ def packed(texts: pa.StringArray) -> tuple[bytes, Int64s]:
 
 
 def _inside_quotes(raw: np.ndarray, starts: Int64s) -> tuple[np.ndarray, np.ndarray]:
-    """Which bytes stand between quotes, and which have an odd run of backslashes before them."""
+    """Which bytes are between quotes, and which follow an odd number of backslashes."""
     places = np.arange(len(raw))
     is_slash = raw == _BACKSLASH
     last_other = np.maximum.accumulate(np.where(is_slash, -1, places)) if len(raw) else places

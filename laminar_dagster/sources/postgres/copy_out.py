@@ -1,7 +1,7 @@
-"""The rows of a COPY TO STDOUT, taken from libpq as fast as they come.
+"""Reads the rows of a COPY TO STDOUT from libpq as fast as they arrive.
 
 psycopg's own reader waits for every row through a generator, which costs a few microseconds each.
-Here it is asked only when nothing has arrived; what is there already is taken at once.
+Here it is used only when nothing has arrived; rows already received are taken directly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from laminar_dagster.clients.postgres.server import Connection
 
 
 def copy_out(connection: Connection, statement: sql.Composed) -> Iterator[bytes]:
-    """What the server sends, a piece for each row.
+    """Yield what the server sends, one piece for each row.
 
     Raises:
         psycopg.Error: The statement failed, or the connection broke.
@@ -35,7 +35,7 @@ def copy_out(connection: Connection, statement: sql.Composed) -> Iterator[bytes]
 
 
 def _finish(connection: Connection) -> None:
-    """Take how the COPY ended, which psycopg has not seen."""
+    """Fetch the result of the COPY, which psycopg has not seen."""
     while (result := connection.pgconn.get_result()) is not None:
         if result.status == ExecStatus.FATAL_ERROR:
             raise error_from_result(result, encoding=connection.info.encoding)

@@ -1,7 +1,7 @@
-"""Copies tables as an exported snapshot shows them, block by block, several connections at once.
+"""Copies tables as an exported snapshot shows them, by blocks, over several connections.
 
-COPY writes values as pgoutput does, by the output function of their type, so a row of the snapshot
-and the same row in the stream are decoded alike.
+COPY writes values as pgoutput does, with the output functions of their types, so a row of the
+snapshot is decoded like the same row in the stream.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from laminar_dagster.sources.postgres.tables import Table
 from laminar_dagster.sources.postgres.values import converted
 
 _JOIN: Final = sql.SQL("SET TRANSACTION SNAPSHOT {}")
-# Quotes tell a text from a null.
+# FORCE_QUOTE tells an empty text from a null.
 _COPY: Final = sql.SQL(
     "COPY (SELECT {columns} FROM {table}{blocks}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
 )
 _BLOCKS: Final = sql.SQL(" WHERE ctid >= {first}::tid")
 _UNTIL: Final = sql.SQL(" AND ctid < {last}::tid")
-# A part is cut when it is so many times as long as it should be.
+# A part ends when it is this many times longer than planned.
 _LONGER: Final = 4
-# And in any case before a column of it has 2 GiB, of which Arrow's texts cannot tell the end. The
-# row that it is cut after may have 1 GiB more, which is as long as PostgreSQL lets one be.
+# And in any case before a column of it exceeds 2 GiB, the limit of Arrow's string offsets. The row
+# that crosses this limit may add up to 1 GiB, the most that PostgreSQL allows a row.
 _MOST_BYTES: Final = 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some blocks of a table, which become one file, or several if they turn out to be large.
+    """Some blocks of a table, copied into one file, or several if they turn out to be large.
 
     The last piece of a table has no end.
     """
@@ -56,13 +56,13 @@ class Piece:
     last: int | None = None
 
     def file_name(self, part: int) -> FileName:
-        """Of a part of it, by number, since names of tables may hold anything."""
+        """The name of a part's file: by number, since names of tables may contain anything."""
         more = f"-{part:06d}" if part else ""
         return FileName(f"rows-{self.number:06d}{more}.arrow")
 
 
 def pieces_of(tables: Sequence[Table], file_bytes: int) -> list[Piece]:
-    """Cut tables into pieces of about a size."""
+    """Split tables into pieces of about a size."""
     pieces: list[Piece] = []
     for table in tables:
         step = max(1, file_bytes // table.block_bytes)
@@ -80,10 +80,10 @@ class TableCopier:
     """Copies the pieces of tables.
 
     Attributes:
-        schema: Of the rows that the source hands out.
-        position: Where the stream goes on, as text.
+        schema: The columns that the source emits.
+        position: The position at which the stream begins, as text.
         snapshot: The name of the exported snapshot.
-        file_bytes: About so much of a table goes into a file.
+        file_bytes: About how many bytes of a table go into one file.
     """
 
     schema: pa.Schema
@@ -96,11 +96,11 @@ class TableCopier:
     def copy(
         self, pieces: Sequence[Piece], sessions: Sequence[Connection]
     ) -> tuple[SnapshotFile, ...]:
-        """Copy pieces, one over each connection at once, and return their files in order.
+        """Copy pieces, one over each connection at a time, and return their files in order.
 
         Args:
-            pieces: Of the tables.
-            sessions: In transactions that hold the tables, and have looked at nothing yet.
+            pieces: The pieces of all tables.
+            sessions: In transactions that hold locks on the tables, and have run no query yet.
         """
         count = len(sessions)
         shares = [pieces[number::count] for number in range(count)]
@@ -120,7 +120,7 @@ class TableCopier:
             rows = copy_out(connection, self._statement(piece))
             parts = enumerate(in_parts(rows, most))
             found.append((piece.number, [self._keep(piece, part, data) for part, data in parts]))
-        # Not committed: until the others are done, no row may move to another block.
+        # Do not commit: until all are done, the lock keeps rows from moving to other blocks.
         return found
 
     def _statement(self, piece: Piece) -> sql.Composed:
@@ -149,7 +149,7 @@ class TableCopier:
     def _rows(
         self, table: Table, texts: pa.Table
     ) -> tuple[pa.RecordBatch, list[BadRecord], list[int]]:
-        """The rows of a piece, those that are bad, and where these stand."""
+        """The good rows of a piece, the bad ones, and the places of the bad ones."""
         count = texts.num_rows
         reasons: BadRows = {}
         found: dict[str, pa.Array] = {
@@ -185,10 +185,10 @@ class TableCopier:
 
 
 def in_parts(rows: Iterable[bytes], most: int) -> Iterator[bytes]:
-    """Rows of a COPY put together, as many as have so many bytes; a part without any, if none came.
+    """Join rows of a COPY into parts of about ``most`` bytes; one empty part if there are no rows.
 
-    How much a piece holds is a guess by its blocks: its rows may be longer than others, and shorter
-    where they are stored than where they are told.
+    The size of a piece is only estimated by its blocks: its rows may be longer than others, and
+    stored compressed.
     """
     taken: list[bytes] = []
     size = 0
@@ -204,13 +204,13 @@ def in_parts(rows: Iterable[bytes], most: int) -> Iterator[bytes]:
 
 
 def parsed_texts(data: bytes, names: list[str]) -> pa.Table:
-    """The texts of a COPY in which values are quoted, one column each."""
+    """Parse the output of a COPY with quoted values into texts, one column each."""
     types = dict.fromkeys(names, pa.string())
     if not data:
         return pa.schema(types.items()).empty_table()
     table = pa.csv.read_csv(
         pa.BufferReader(data),
-        # One block: a row may be longer than any smaller one.
+        # A single block: a row may be longer than any smaller one.
         pa.csv.ReadOptions(column_names=names, block_size=len(data) + 1, use_threads=False),
         pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         pa.csv.ConvertOptions(

@@ -1,7 +1,7 @@
-"""The server of a source: sessions, what it tells of itself, and its slot.
+"""The database of a source: sessions, the server's state, and the replication slot.
 
 Changes are read by SQL: ``pg_logical_slot_peek_binary_changes`` consumes nothing, so a range can
-be read as often as it takes. See decision 25.
+be read any number of times. See decision 25.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from laminar_dagster.sources.postgres.failures import (
 from laminar_dagster.sources.postgres.messages import COPY_HEADER, COPY_TRAILER
 from laminar_dagster.sources.postgres.server_state import ServerState, look_at
 
-# How values are spelled does not depend on how the server, the database or the role is set.
+# The format of values must not depend on settings of the server, the database or the role.
 _SESSION: Final = {
     "timezone": "UTC",
     "datestyle": "ISO, YMD",
@@ -47,9 +47,9 @@ _CHANGES: Final = sql.SQL("""
     pg_catalog.pg_logical_slot_peek_binary_changes(
         {slot}, {upto}, {most}, 'proto_version', '1', 'publication_names', {publication})
 """)
-# Many messages a row: their lengths, and the messages themselves. Where rows are cut depends on the
-# range alone: not on what the slot holds before it, nor on where the server describes a table (R),
-# which it does once a session. Nothing before the range is sent but those descriptions.
+# Many messages a row: their lengths, and the messages themselves. The rows must depend on the range
+# alone: not on what the slot has before it, nor on where the server describes a table (R), which it
+# does once a session. Of what precedes the range, only those descriptions are sent.
 _READ: Final = sql.SQL("""
     COPY (
         SELECT string_agg(int4send(length(data)), ''::bytea ORDER BY place),
@@ -70,7 +70,7 @@ _READ: Final = sql.SQL("""
         GROUP BY block ORDER BY block
     ) TO STDOUT (FORMAT binary)
 """)
-# One row a transaction: a transaction has one id, and is sent as one.
+# One row a transaction: all of its messages have the same xid, and come together.
 _TRANSACTIONS: Final = sql.SQL("""
     SELECT (array_agg(data) FILTER (WHERE get_byte(data, 0) = 67))[1],
            count(*) FILTER (WHERE get_byte(data, 0) IN (68, 73, 84, 85)),
@@ -82,7 +82,7 @@ _TRANSACTIONS: Final = sql.SQL("""
     FROM {changes} WITH ORDINALITY AS change (lsn, xid, data, place)
     GROUP BY xid ORDER BY min(place)
 """)
-# The last transaction, and those that say something of tables, each with the one before it.
+# The last transaction, and those that describe tables, each with the one before it.
 _DESCRIBING: Final = sql.SQL("""
     SELECT done, before, places, tables FROM (
         SELECT done, places, tables, lag(done) OVER (ORDER BY place) AS before,
@@ -104,9 +104,9 @@ _DROP: Final = sql.SQL("SELECT pg_catalog.pg_drop_replication_slot(%s)")
 _LOCK: Final = sql.SQL("SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtext(%s)::int8)")
 _CREATE: Final = sql.SQL("CREATE_REPLICATION_SLOT {slot} LOGICAL pgoutput EXPORT_SNAPSHOT")
 
-# The most that the function takes.
+# The largest number of changes that the function accepts.
 _MANY: Final = 2**31 - 1
-# So many bytes of messages are sent, and decoded, together.
+# About how many bytes of messages are in one row, and decoded together.
 _BLOCK_BYTES: Final = 4 * 1024 * 1024
 _PAUSE: Final = 0.05
 _CANCEL_AGAIN_SECONDS: Final = 0.5
@@ -118,11 +118,11 @@ class Transaction:
     """A committed transaction in the stream of a slot.
 
     Attributes:
-        lsn: Where its commit stands in the log.
-        end: Where the log goes on after that.
+        lsn: The position of its commit record.
+        end: The position after it.
         committed_at: In microseconds since 2000.
-        relations: What the stream says of tables in it, before their first change and whenever
-            they have changed.
+        relations: The table descriptions in it, which precede a table's first change and follow
+            each change of its definition.
     """
 
     lsn: int
@@ -134,7 +134,7 @@ class Transaction:
 
 
 class Database:
-    """Asks one database. Every connection is closed when its answer is there."""
+    """Queries one database. Each session closes its connection at its end."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Database:
         slot_timeout: float,
         statement_timeout: float,
     ) -> None:
-        """Describe it; nobody is asked anything yet."""
+        """Describe the database; does no I/O."""
         self._source_id = source_id
         self._server = server
         self._slot = slot
@@ -155,20 +155,20 @@ class Database:
 
     @property
     def server(self) -> Server:
-        """How to get in."""
+        """How to connect."""
         return self._server
 
     @contextmanager
     def session(self, *, replication: bool = False) -> Iterator[Connection]:
-        """A connection whose values are spelled as ``values`` expects them.
+        """A connection whose values have the format that ``values`` expects.
 
         Raises:
-            LaminarError: It cannot be had, or a statement inside failed.
+            LaminarError: It cannot be opened, or a statement within failed.
         """
         settings = {
             **_SESSION,
             "statement_timeout": str(round(self._statement_timeout * 1000)),
-            # Somebody who changes a table, or waits to, may take very long.
+            # An ALTER TABLE, running or waiting for its lock, may block us for very long.
             "lock_timeout": str(max(1, round(self._slot_timeout * 1000))),
         }
         try:
@@ -186,7 +186,7 @@ class Database:
             raise while_asking(error, self._source_id, self._server, self._slot) from None
 
     def look(self, connection: Connection) -> ServerState:
-        """What the server and the slot are now."""
+        """The present state of the server and the slot."""
         return look_at(connection, self._slot)
 
     def transactions(self, connection: Connection, most: int) -> tuple[list[Transaction], bool]:
@@ -194,7 +194,7 @@ class Database:
 
         Args:
             connection: A session.
-            most: About how many changes to look at; a transaction is never cut in two.
+            most: About how many changes to fetch; a transaction is never split.
         """
         query = _TRANSACTIONS.format(changes=self._changes(None, min(most, _MANY)))
         rows = self._patiently(lambda: connection.execute(query).fetchall())
@@ -208,7 +208,7 @@ class Database:
     def describing_transactions(
         self, connection: Connection
     ) -> list[tuple[Transaction, Transaction | None]]:
-        """Those that say something of tables, and the last; each with the one before it, if any."""
+        """The transactions that describe tables, and the last one; each with its predecessor."""
         query = _DESCRIBING.format(changes=self._changes(None, None))
         rows = self._patiently(lambda: connection.execute(query).fetchall())
         return [
@@ -222,7 +222,7 @@ class Database:
     def changes(self, connection: Connection, start: int, end: int) -> Iterator[bytes]:
         """The messages of a range, many of them in each row of a binary COPY.
 
-        The same rows every time; after the last transaction of the range, another may follow.
+        The rows are the same every time. They may include a transaction from after the range.
         """
         query = _READ.format(
             changes=self._changes(end, None),
@@ -232,28 +232,28 @@ class Database:
 
         def begin() -> Iterator[bytes]:
             rows = _without_frame(copy_out(connection, query))
-            # The slot is taken with the first row.
+            # Fetching the first row acquires the slot, which may fail and be retried.
             first = next(rows, None)
             return iter(()) if first is None else _before(first, rows)
 
         yield from self._patiently(begin)
 
     def advance(self, connection: Connection, lsn: int) -> None:
-        """Let the server remove the log before an LSN, as far as this slot is concerned."""
+        """Let the slot no longer retain the log before an LSN."""
         self._patiently(lambda: connection.execute(_ADVANCE, (self._slot, lsn_text(lsn))))
 
     def create_slot(self, replication: Connection) -> tuple[int, str]:
-        """Make the slot.
+        """Create the slot.
 
         Returns:
-            Where it begins, and the name of a snapshot of the database at that place. The
-            snapshot is there as long as nothing else is done with the connection.
+            The position at which it begins, and the name of a snapshot of the database there. The
+            snapshot exists until the next command on the connection.
 
         Raises:
-            SourceUnavailable: A transaction of somebody else stays open.
+            SourceUnavailable: Another session's transaction stays open for too long.
         """
         statement = _CREATE.format(slot=sql.Identifier(self._slot)).as_bytes(replication)
-        # The server waits for every transaction that is open now, however long that takes.
+        # The server waits for all transactions that are open now to end: limit the wait.
         over = threading.Event()
         watch = threading.Thread(target=self._cancel_later, args=(replication, over), daemon=True)
         watch.start()
@@ -275,21 +275,21 @@ class Database:
         return int(high, 16) << 32 | int(low, 16), name.decode()
 
     def _cancel_later(self, replication: Connection, over: threading.Event) -> None:
-        """End a statement that takes too long."""
+        """Cancel a statement that takes too long."""
         wait = self._slot_timeout
         while not over.wait(wait):
             replication.cancel()
-            # A server that had not begun with the statement has ignored it.
+            # The server ignores a cancel that arrives before the statement has begun.
             wait = _CANCEL_AGAIN_SECONDS
 
     def drop_slot(self, connection: Connection) -> None:
-        """Remove the slot."""
+        """Drop the slot."""
         self._patiently(lambda: connection.execute(_DROP, (self._slot,)))
 
     def has_lock(self, connection: Connection) -> bool:
-        """Take the lock of whoever makes the slot, held until the connection ends.
+        """Take the lock that guards creating the slot; it is held until the connection ends.
 
-        A server takes a moment to see that a connection has ended, and to let go of its lock.
+        Retry for a moment: a server does not notice at once that a lock's connection has ended.
         """
         until = time.monotonic() + _LETTING_GO_SECONDS
         while True:
@@ -309,10 +309,10 @@ class Database:
         )
 
     def _patiently(self, ask: Any) -> Any:
-        """Ask again while somebody else reads the slot: only one may at a time.
+        """Retry while another session reads the slot: only one may at a time.
 
         Raises:
-            SourceUnavailable: It was read for longer than this source waits.
+            SourceUnavailable: The slot was in use for longer than ``slot_timeout``.
         """
         until = time.monotonic() + self._slot_timeout
         while True:
@@ -335,13 +335,13 @@ def _transaction(
     tables: Sequence[bytes] | None = None,
 ) -> Transaction:
     lsn, end, moment = (int.from_bytes(commit[at : at + 8], "big") for at in (2, 10, 18))
-    # Sorted here: the server would put all changes in order for it.
+    # Sorted here, because in SQL the server would have to sort all changes.
     said = sorted(zip(places or (), tables or (), strict=True))
     return Transaction(lsn, end, moment, changes, size, tuple(data for _, data in said))
 
 
 def _without_frame(rows: Iterator[bytes]) -> Iterator[bytes]:
-    """The rows of a binary COPY without what stands before the first and after the last."""
+    """The rows of a binary COPY without its header and trailer."""
     for number, row in enumerate(rows):
         data = row[len(COPY_HEADER) :] if not number else row
         if data and data != COPY_TRAILER:

@@ -1,7 +1,7 @@
-"""Messages of pgoutput into rows with a weight, for all changes of a batch at once.
+"""Decodes pgoutput messages into rows with a weight, all changes of a batch at once.
 
-Changes of one table, as it was at that time, are walked and converted together. Which row comes
-first is settled at the end, by the places of their messages: what goes stands before what comes.
+Changes to one version of a table are walked and converted together. At the end all rows are sorted
+by the places of their messages; of an update, the retraction precedes the new row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from laminar_dagster.sources.postgres.values import converted, suits, type_name
 
 log = logging.getLogger(__name__)
 
-# Microseconds from 1970 to 2000, where PostgreSQL's time begins.
+# Microseconds from 1970 to 2000, the epoch of PostgreSQL's timestamps.
 EPOCH_MICROS: Final = 946_684_800_000_000
 WHOLE_ROWS: Final = "ALTER TABLE … REPLICA IDENTITY FULL sends whole rows"
 
@@ -40,10 +40,10 @@ _ABSENT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class DecoderSettings:
-    """What a source's options say about single changes.
+    """The options of a source that concern the decoding of changes.
 
     Attributes:
-        tables: Those that are wanted, with their schemas.
+        tables: The captured tables, with their schemas.
     """
 
     tables: tuple[str, ...]
@@ -54,7 +54,7 @@ class DecoderSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How the declared columns lie in a table, as it is at one time."""
+    """The places of the declared columns in one version of a table."""
 
     places: tuple[int, ...]
     is_keyed: bool
@@ -62,7 +62,7 @@ class _Shape:
 
 @dataclass(frozen=True, slots=True)
 class _Images:
-    """Rows of one table as they were before, or are after, some changes.
+    """Rows of one table, before or after changes.
 
     Attributes:
         owners: The place of each row's message.
@@ -76,8 +76,8 @@ class _Images:
 class ChangeDecoder:
     """Decodes the stream of one slot, batch after batch, in order.
 
-    A batch may end anywhere: which transaction and which tables the next one goes on with is
-    remembered.
+    A batch may end anywhere: the current transaction and the table descriptions are remembered
+    for the next one.
     """
 
     source_id: str
@@ -95,18 +95,18 @@ class ChangeDecoder:
     def decode(
         self, found: Messages, start: int, end: int, fetch_seconds: float = 0.0
     ) -> PlacedChunk:
-        """The changes of transactions that were committed from ``start`` to before ``end``.
+        """Decode the changes of transactions that were committed in [start, end).
 
         Args:
             found: The next messages.
-            start: Of the range.
-            end: Of the range.
-            fetch_seconds: What it took to get them.
+            start: The start of the range.
+            end: The end of the range.
+            fetch_seconds: How long fetching the messages took.
 
         Raises:
-            MalformedStream: They are not what they should be.
-            SchemaChanged: A declared column is gone, or of another type.
-            DecodeFailed: A table was emptied, and that is to stop the pipeline.
+            MalformedStream: The messages are malformed.
+            SchemaChanged: A declared column is gone, or has another type.
+            DecodeFailed: A table was truncated, and ``on_truncate`` is ``fail``.
         """
         began = time.perf_counter()
         lsns, times = self._transactions(found)
@@ -145,7 +145,7 @@ class ChangeDecoder:
         )
 
     def _transactions(self, found: Messages) -> tuple[Int64s, Int64s]:
-        """For each message where its transaction was committed in the log, and when."""
+        """The commit position and time of each message's transaction."""
         begins = found.starts[found.kinds == wire.BEGIN]
         lsns = np.concatenate([[self._transaction[0]], found.wire.int64(begins + 1)])
         times = np.concatenate([[self._transaction[1]], found.wire.int64(begins + 9)])
@@ -157,7 +157,7 @@ class ChangeDecoder:
         return lsns[number], times[number]
 
     def _groups(self, found: Messages) -> Iterator[tuple[Relation, Int64s]]:
-        """The places of changes to each table, apart for each way the table was."""
+        """The places of changes, grouped by version of a table."""
         versions = [(-1, each) for each in self._relations.values()]
         for place in np.flatnonzero(found.kinds == wire.RELATION).tolist():
             relation = wire.relation_of(found.bytes_of(place))
@@ -168,7 +168,7 @@ class ChangeDecoder:
         places = np.flatnonzero(is_change)
         oids = found.wire.int32(found.starts[places] + 1)
         for oid in np.unique(oids).tolist():
-            # The stream tells ids as numbers without a sign.
+            # ``int32`` reads signed numbers, but object ids are unsigned.
             known = [(since, each) for since, each in versions if each.oid == oid % 2**32]
             mine = places[oids == oid]
             version = np.searchsorted([since for since, _ in known], mine, "right") - 1
@@ -187,7 +187,7 @@ class ChangeDecoder:
     def _images(
         self, found: Messages, relation: Relation, shape: _Shape, places: Int64s, bad: BadRows
     ) -> Iterator[tuple[int, _Images]]:
-        """The rows before and after changes of one table."""
+        """The rows before and after changes to one version of a table."""
         tuples = wire.tuples_of(found, places, len(relation.columns))
         self._require_before(places, found.kinds[places], tuples.markers, shape, bad)
         befores, afters = places[tuples.has_before], places[tuples.has_after]
@@ -207,7 +207,7 @@ class ChangeDecoder:
         changed = (kinds == wire.UPDATE) | (kinds == wire.DELETE)
         lacking = changed & (markers != wire.OLD_ROW)
         if shape.is_keyed:
-            # The key is all there is to the row; without one, it has not changed.
+            # All declared columns are key columns: an update without old key has not changed it.
             lacking &= markers == wire.NEW_ROW
         for place in places[lacking].tolist():
             bad[place] = f"the whole row before the change is required: {WHOLE_ROWS}"
@@ -244,7 +244,7 @@ class ChangeDecoder:
     def _truncations(
         self, found: Messages, is_inside: Mask, tables: Int64s, names: list[str], bad: BadRows
     ) -> tuple[int, int]:
-        """How many messages emptied a table that is wanted, and how many of those are skipped."""
+        """How many messages truncate a captured table, and how many of them are skipped."""
         count = skipped = 0
         for place in np.flatnonzero((found.kinds == wire.TRUNCATE) & is_inside).tolist():
             known = (self._relations.get(oid) for oid in wire.truncated_of(found.bytes_of(place)))
@@ -272,7 +272,7 @@ class ChangeDecoder:
         lsns: Int64s,
         times: Int64s,
     ) -> tuple[pa.RecordBatch, Int64s]:
-        """All rows in the order of their messages, without those of bad ones."""
+        """All rows in the order of their messages, without those of bad messages."""
         keys = [each.owners * 2 + after for after, each in images]
         order = np.concatenate([np.empty(0, np.int64), *keys])
         chosen = np.argsort(order, kind="stable")
@@ -307,13 +307,13 @@ class ChangeDecoder:
 def shape_of(
     source_id: str, relation: Relation, declared: Sequence[pa.Field], settings: DecoderSettings
 ) -> _Shape:
-    """Where the declared columns are in a table; names what does not fit.
+    """Find the declared columns in a table.
 
     Raises:
-        SchemaChanged: A column is gone, or of another type.
+        SchemaChanged: A column is missing, or has another type.
     """
     names = {each.name: place for place, each in enumerate(relation.columns)}
-    # Which of several tables has lost a column, and which never had it, a plan finds out.
+    # With several tables, one may never have had a column; planning detects a dropped one.
     may_lack = settings.on_schema_change == "ignore" or len(settings.tables) > 1
     places: list[int] = []
     for each in declared:
@@ -335,31 +335,31 @@ def shape_of(
 
 
 def lsn_texts(lsns: Int64s) -> pa.StringArray:
-    """Log sequence numbers as PostgreSQL writes them. There are few of them in many rows."""
+    """LSNs in PostgreSQL's format. Computed once for each distinct LSN."""
     known, places = np.unique(lsns, return_inverse=True)
     texts = pa.array([lsn_text(int(each)) for each in known], pa.string())
     return texts.take(pa.array(places))
 
 
 def lsn_text(lsn: int) -> str:
-    """A log sequence number as PostgreSQL writes it."""
+    """An LSN in PostgreSQL's format."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def _texts(found: Messages, cell: Cells) -> pa.StringArray:
-    """The texts of a column; null where there is none."""
+    """The texts of a column; null where a cell has no text."""
     places = np.flatnonzero(cell.is_text)
     values = bytes_column(found.wire, cell.starts[places], cell.lengths[places])
     try:
         texts = values.cast(pa.string())
     except pa.ArrowInvalid:
-        # The session has asked for it.
+        # The session asked for UTF-8, so this is no bad record.
         raise wire.MalformedStream("a value is not UTF-8") from None
     return spread(texts, places, len(cell.kinds))
 
 
 def _filled(now: Cells, was: Cells, afters: Int64s, befores: Int64s, is_whole: Mask) -> Cells:
-    """A column after changes; where it was not sent again, as it was before."""
+    """A column after changes; unchanged values that were not sent are taken from the old row."""
     missing = np.flatnonzero(now.kinds == wire.UNCHANGED)
     if not len(missing) or not len(befores):
         return now

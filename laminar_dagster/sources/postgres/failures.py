@@ -1,4 +1,4 @@
-"""PostgreSQL's errors as errors of a source."""
+"""Translates PostgreSQL's errors to a source's errors."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from laminar_dagster.core.errors import (
     SourceUnavailable,
 )
 
-# Somebody else reads the slot.
+# Another session reads the slot.
 OBJECT_IN_USE = "55006"
 
 
 def while_connecting(error: psycopg.Error, source_id: str, server: Server) -> LaminarError:
-    """No connection was made."""
+    """The error for a connection that failed."""
     text = f"{server.shown}: {hide_secrets(one_line(str(error)), server)}"
     if is_refusal(text):
         if "replication role" in text or "WAL sender" in text:
@@ -40,7 +40,7 @@ def while_connecting(error: psycopg.Error, source_id: str, server: Server) -> La
 
 
 def while_asking(error: psycopg.Error, source_id: str, server: Server, slot: str) -> LaminarError:
-    """A statement failed."""
+    """The error for a statement that failed."""
     reason = describe(error, server)
     match error.sqlstate:
         case "42501":

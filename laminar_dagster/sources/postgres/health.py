@@ -1,4 +1,4 @@
-"""How a PostgreSQL source does: how far it is behind, and what the slot costs the server."""
+"""Health of a PostgreSQL source: how far it is behind, and how much log the slot retains."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def report(
     seconds: float | None,
     details: Mapping[str, str],
 ) -> HealthReport:
-    """Of a source whose server answered.
+    """The health of a source whose server answered.
 
     Args:
-        source_id: Of the source.
-        state: Of the server.
-        slot: Its name.
+        source_id: The source's name.
+        state: The state of the server.
+        slot: The slot's name.
         position: Where the next epoch begins; None before the first.
-        seconds: How long ago the oldest change that waits was committed; None if none does.
-        details: What is known of the source before anybody is asked.
+        seconds: How long ago the oldest unread change was committed; None if there is none.
+        details: What is known of the source without asking the server.
     """
     known = {**details, "server_version": state.version, "timeline": str(state.timeline)}
     lag = 0 if position is None else max(0, state.flushed - position.lsn)

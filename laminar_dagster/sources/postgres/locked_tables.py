@@ -1,10 +1,10 @@
-"""Connections that hold tables as they are for as long as these are copied.
+"""Connections that lock tables for as long as these are copied.
 
-A statement that rewrites a table (ALTER TABLE … TYPE, VACUUM FULL, CLUSTER, TRUNCATE) does not keep
-what older snapshots see: to them the table is empty, or its rows stand in other blocks, and the log
-tells nothing of it. So every connection locks every table before the snapshot is taken, and until
-the last of them is done. One that asked for its lock later would wait behind a statement that waits
-for the locks of the others, and the copy would never end.
+A statement that rewrites a table (ALTER TABLE … TYPE, VACUUM FULL, CLUSTER, TRUNCATE) destroys what
+older snapshots see: to them the table is empty, or its rows are in other blocks, and the log does
+not show it. So every connection locks every table before the snapshot is taken, and until the last
+of them is done. A connection that locked later could wait behind such a statement, which waits for
+the locks of the other connections: a deadlock.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from laminar_dagster.sources.postgres.database import Database
 from laminar_dagster.sources.postgres.tables import Table
 
 _BEGIN: Final = sql.SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-# The mildest lock, for which SELECT is right enough. Without an id of a transaction: whoever makes
-# a slot does not wait for it.
+# The weakest lock, for which the SELECT privilege suffices. It assigns no transaction id, so that
+# creating a slot does not wait for this transaction.
 _LOCK: Final = sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE")
 
 
@@ -29,15 +29,15 @@ _LOCK: Final = sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE")
 def locking_sessions(
     database: Database, tables: Sequence[Table], count: int
 ) -> Iterator[list[Connection]]:
-    """Connections in transactions that hold the tables, and have looked at nothing yet.
+    """Open connections in transactions that hold locks on the tables, and have run no query yet.
 
     Args:
-        database: That has the tables.
-        tables: To be held, until the connections are closed.
-        count: How many connections.
+        database: The database that has the tables.
+        tables: The tables to lock, until the connections are closed.
+        count: How many connections to open.
 
     Raises:
-        SourceUnavailable: Somebody else has locked a table for longer than this source waits.
+        SourceUnavailable: A table is locked by another session for longer than the lock timeout.
     """
     names = sql.SQL(", ").join(each.own_rows for each in tables)
     with ExitStack() as stack:

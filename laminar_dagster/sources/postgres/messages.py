@@ -1,8 +1,8 @@
-"""Messages of pgoutput, found in one buffer and walked in columns.
+"""Parses pgoutput messages in one buffer, column by column.
 
 See https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html. A tuple is
 walked column by column, for all rows at once: every step of the walk is a few operations on whole
-arrays. Nothing here looks at a value.
+arrays. Values are located here, not decoded.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ INSERT, UPDATE, DELETE, TRUNCATE = b"IUDT"
 OLD_KEY, OLD_ROW, NEW_ROW = b"KON"
 NULL, UNCHANGED, TEXT = b"nut"
 _KINDS: Final = (BEGIN, COMMIT, RELATION, INSERT, UPDATE, DELETE, TRUNCATE)
-# What frames a transaction has one size: a letter, places in the log and a time, a number or flags.
+# BEGIN and COMMIT messages have a fixed size: a letter, positions, a time, and an id or flags.
 _FRAME_SIZES: Final = {BEGIN: 1 + 8 + 8 + 4, COMMIT: 1 + 1 + 8 + 8 + 8}
 
-# Of COPY's binary format: a signature, flags, the length of an extension.
+# The header of COPY's binary format: a signature, flags, the length of an extension.
 COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_TRAILER: Final = b"\xff\xff"
-# Before the two columns of a row: how many there are, and the length of each.
+# A row of two columns begins with the number of columns; each column begins with its length.
 _ROW_HEAD: Final = struct.Struct(">hi")
 _COLUMN_HEAD: Final = struct.Struct(">i")
 
@@ -35,16 +35,16 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class MalformedStream(ValueError):
-    """What the server sent is not what it should be."""
+    """The server sent a malformed message."""
 
 
 class Wire(Body):
-    """Bytes, and big-endian numbers that begin at every one of them."""
+    """A body that can be read as big-endian numbers at any byte."""
 
     __slots__ = ("_int16", "_int32", "_int64")
 
     def __init__(self, data: bytes) -> None:
-        """Copy the data between paddings, so that no load needs to look where it is."""
+        """Copy the data between paddings, so that loads need no bounds check."""
         super().__init__(data)
         size = len(self.raw)
         self._int16 = np.ndarray((size - 1,), np.dtype(">i2"), self.raw.data, strides=(1,))
@@ -66,12 +66,12 @@ class Wire(Body):
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages in the order in which they came.
+    """Messages in stream order.
 
     Attributes:
-        starts: Where each begins in the padded body.
-        ends: Where it ends.
-        kinds: Its first byte.
+        starts: Where each message begins in the padded body.
+        ends: Where each message ends.
+        kinds: The first byte of each message.
     """
 
     wire: Wire
@@ -80,19 +80,19 @@ class Messages:
     kinds: Bytes
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of messages."""
         return len(self.starts)
 
     def bytes_of(self, place: int) -> bytes:
-        """One message as it came."""
+        """The bytes of one message."""
         return self.wire.raw[self.starts[place] : self.ends[place]].tobytes()
 
 
 def messages_of(row: bytes) -> Messages:
-    """The messages in a row of a binary COPY: their lengths, then all of them.
+    """Split a row of a binary COPY, lengths and then messages, into its messages.
 
     Raises:
-        MalformedStream: The row is cut off, or is another, or a message is of no kind that was
+        MalformedStream: The row is cut off or malformed, or a message is of a kind that was not
             asked for.
     """
     try:
@@ -112,7 +112,7 @@ def messages_of(row: bytes) -> Messages:
     wire = Wire(row[first:])
     starts = ends - lengths
     kinds = wire.raw[starts]
-    # What is not known might have been a change.
+    # Do not ignore unknown kinds: one might be a change.
     if not np.isin(kinds, _KINDS).all():
         raise MalformedStream("a message is of an unknown kind")
     for frame, expected in _FRAME_SIZES.items():
@@ -123,7 +123,7 @@ def messages_of(row: bytes) -> Messages:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """One column of many tuples: for each what it is, and where its text stands."""
+    """One column of many tuples: the kind of each value, and where its text stands."""
 
     kinds: Bytes
     starts: Int64s
@@ -131,7 +131,7 @@ class Cells:
 
     @property
     def is_text(self) -> Mask:
-        """Which hold a value."""
+        """Which cells hold a value."""
         flags: Mask = self.kinds == TEXT
         return flags
 
@@ -139,13 +139,13 @@ class Cells:
 def walk(
     messages: Messages, at: Int64s, columns: int, limits: Int64s
 ) -> tuple[list[Cells], Int64s]:
-    """The columns of tuples that begin at some places, and where the tuples end.
+    """Walk tuples that begin at some places; return their columns, and where they end.
 
     Args:
-        messages: That hold them.
+        messages: The messages that hold the tuples.
         at: Where each tuple begins, with the number of its columns.
-        columns: How many columns each has to have.
-        limits: Where the message of each ends.
+        columns: How many columns each tuple must have.
+        limits: Where each tuple's message ends.
 
     Raises:
         MalformedStream: A tuple has another number of columns, or goes beyond its message.
@@ -156,7 +156,7 @@ def walk(
     at = at + 2
     cells: list[Cells] = []
     for _ in range(columns):
-        # Of a tuple that went too far, nothing that is loaded matters.
+        # A tuple that overran its message is refused below; until then, stay inside the buffer.
         at = np.minimum(at, limits)
         kinds = wire.raw[at]
         is_text = kinds == TEXT
@@ -174,14 +174,14 @@ def walk(
 
 @dataclass(frozen=True, slots=True)
 class Tuples:
-    """The rows that changes of one table carry.
+    """The old and new rows that changes to one table carry.
 
     Attributes:
         markers: The letter before the first tuple of each change.
-        has_before: Which of them tell the row, or its key, as it was.
-        has_after: Which tell the row as it is.
-        before: The columns of those that tell it as it was.
-        after: The columns of those that tell it as it is.
+        has_before: Which changes have the old row, or its key.
+        has_after: Which changes have the new row.
+        before: The columns of the old rows or keys.
+        after: The columns of the new rows.
     """
 
     markers: Bytes
@@ -192,15 +192,15 @@ class Tuples:
 
 
 def tuples_of(messages: Messages, places: Int64s, columns: int) -> Tuples:
-    """Walk all tuples of changes, to the last byte.
+    """Walk all tuples of changes.
 
     Args:
-        messages: That hold them.
-        places: Of the changes, all of one table.
-        columns: How many the table has.
+        messages: The messages that hold them.
+        places: The places of the changes, all of one table.
+        columns: How many columns the table has.
 
     Raises:
-        MalformedStream: A change does not hold the tuples that its kind has, and nothing else.
+        MalformedStream: A change does not hold exactly the tuples that its kind has.
     """
     raw, kinds = messages.wire.raw, messages.kinds[places]
     at, limits = messages.starts[places] + 6, messages.ends[places]
@@ -225,7 +225,7 @@ def tuples_of(messages: Messages, places: Int64s, columns: int) -> Tuples:
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
-    """A column of a table, as the stream tells it."""
+    """A column of a table, as the stream describes it."""
 
     name: str
     type_oid: int
@@ -234,7 +234,7 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table as it was when the changes after it were made."""
+    """A table description, valid for the changes that follow it."""
 
     oid: int
     schema: str
@@ -248,10 +248,10 @@ class Relation:
 
 
 def relation_of(message: bytes) -> Relation:
-    """Read a message about a table.
+    """Parse a table description.
 
     Raises:
-        MalformedStream: It is cut off, goes on, or holds a name that is no text.
+        MalformedStream: It is cut off, too long, or a name is not UTF-8.
     """
     cursor = _Cursor(message, 1)
     oid = cursor.number(4)
@@ -268,10 +268,10 @@ def relation_of(message: bytes) -> Relation:
 
 
 def truncated_of(message: bytes) -> tuple[int, ...]:
-    """The tables that a message says were emptied, by their ids.
+    """The ids of the tables that a TRUNCATE message names.
 
     Raises:
-        MalformedStream: It is cut off, or goes on.
+        MalformedStream: It is cut off or too long.
     """
     cursor = _Cursor(message, 1)
     count = cursor.number(4)

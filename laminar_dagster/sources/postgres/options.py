@@ -1,4 +1,4 @@
-"""The options of a PostgreSQL source of changes."""
+"""The options of a PostgreSQL change source (CDC)."""
 
 from __future__ import annotations
 
@@ -51,14 +51,15 @@ class PostgresCdcOptions:
     """How to read tables.
 
     Attributes:
-        tables: With their schemas.
-        slot: The replication slot. It is this source's alone.
-        publication: By default called as the slot is. Somebody else has made it.
-        retain_wal: How much of the log the slot keeps behind what the sinks have, so that epochs
-            can be run again; None for nothing.
-        heartbeat_wal: After so much of the log without a change of the tables, an epoch without
-            records moves the slot.
-        slot_timeout: How long to wait for a slot that somebody else reads.
+        tables: The captured tables, with their schemas.
+        slot: The replication slot, which only this source may use.
+        publication: By default it has the slot's name. It must exist: the source does not create
+            it.
+        retain_wal: How much log the slot retains behind what the sinks have committed, so that
+            epochs can be rerun; None for nothing.
+        heartbeat_wal: After this much log without a change to the tables, an epoch without records
+            advances the slot.
+        slot_timeout: How long to wait for a slot that another session reads.
         key: The PRIMARY KEY that the source declares; empty if none.
     """
 
@@ -83,7 +84,7 @@ class PostgresCdcOptions:
 
     @property
     def decoding(self) -> DecoderSettings:
-        """What is about single changes."""
+        """The options that concern the decoding of changes."""
         return DecoderSettings(self.tables, self.before, self.on_truncate, self.on_schema_change)
 
 
@@ -93,10 +94,10 @@ def read_options(
     """The options of a ``WITH``.
 
     Args:
-        options: As they stand there, without ``connector``.
-        defaults: What the pipeline sets for sources that do not.
-        where: For errors.
-        project: Where relative paths begin.
+        options: All options of the ``WITH`` but ``connector``.
+        defaults: Options from the pipeline, for those that the source does not set itself.
+        where: The place of the statement, for errors.
+        project: The folder that relative paths start from.
 
     Raises:
         InvalidConfig: Lists every mistake, each with the nearest known spelling. No value of an

@@ -1,9 +1,9 @@
-"""Whether tables and their publication are what they were when their rows were read.
+"""Checks that tables and their publication still match the pins of the last plan.
 
-The stream tells nothing of a table that was renamed, dropped and made anew, or taken out of the
-publication: its changes just come no more, and a column that is gone is null. So a plan pins what
-the tables were at its end: by their ids, and by which of the declared columns they had. The next
-plan looks at the server, and at what the stream says of the tables within the range.
+The stream does not show that a table was renamed, dropped and created anew, or removed from the
+publication: its changes just stop, and a dropped column is null. So a plan pins the state of the
+tables at its end: their ids, and which of the declared columns they had. The next plan compares
+the server's present state, and the table descriptions in the range.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _NAMED: Final = sql.SQL("""
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the tables where an epoch begins.
+    """The state of the tables where an epoch begins.
 
     Attributes:
-        pins: What they were there; a table of which nothing is known yet has none.
-        published: What the server says of them now.
+        pins: The pinned states; a table without one is new to the source.
+        published: How the server publishes the tables now.
     """
 
     pins: Pins
@@ -56,7 +56,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class PinnedTables:
-    """Compares the tables of a source with what they were."""
+    """Compares the tables of a source with their pins."""
 
     source_id: str
     options: PostgresCdcOptions = field(repr=False)
@@ -64,23 +64,23 @@ class PinnedTables:
     where: str
 
     def as_they_are(self, connection: Connection) -> dict[str, PostgresTable]:
-        """What a snapshot pins, which holds the tables."""
+        """The pins for a snapshot, whose connections hold locks on the tables."""
         found = find_publication(connection, self.options.publication, self.options.tables)
         assert found is not None, "the set-up was checked"
         return {name: self._pin_of(each) for name, each in found.tables.items()}
 
     def require_same(self, connection: Connection, state: ServerState, pinned: Pins) -> Known:
-        """Refuse tables, or a publication, that are not what they were; takes no lock on them.
+        """Refuse tables, or a publication, that do not match their pins; takes no locks.
 
         Args:
             connection: A session.
-            state: Of the server.
-            pinned: By the plan before. A plan of an earlier version pins no table, and of one that
-                was named only since, nothing is known either: that is as the stream tells.
+            state: The state of the server.
+            pinned: The pins of the last plan. Tables may lack one: plans of earlier versions pin
+                none, and a table may have been added since; it is then pinned from the stream.
 
         Raises:
-            TableChanged: A table was renamed, dropped, made anew, or not published all the time.
-            InvalidConfig: One of which nothing is known yet cannot be read; says what to do.
+            TableChanged: A table was renamed, dropped, created anew, or not published all the time.
+            InvalidConfig: A table without a pin cannot be read; says what to do.
         """
         found = find_publication(connection, self.options.publication, self.options.tables)
         published = {} if found is None else found.tables
@@ -98,7 +98,7 @@ class PinnedTables:
         return Known(pins, published)
 
     def _renamed(self, pinned: Pins, found: PublishedTable | None) -> PostgresTable | None:
-        """The pin of a table that had another name, by which it is no longer asked for."""
+        """The pin of a table that was listed in the options under another name, now removed."""
         for name, pin in pinned.items():
             if found and pin.oid == found.oid and name not in self.options.tables:
                 return pin
@@ -128,13 +128,13 @@ class PinnedTables:
     # --- in the stream ----------------------------------------------------------------------------
 
     def after(self, pins: Pins, transaction: Transaction) -> Pins:
-        """What the tables are after a transaction, by what the stream says of them in it.
+        """The pins after a transaction, by the table descriptions in it.
 
         Raises:
-            TableChanged: A table has another name there, or its name is that of another table.
-            SchemaChanged: It lacks a declared column that it had, has one that it lacked, or one of
-                a type that does not suit.
-            DecodeFailed: What the stream says is cut off.
+            TableChanged: A table was renamed, or its name is now that of another table.
+            SchemaChanged: A declared column was dropped, added, or has a type that cannot be read
+                as declared.
+            DecodeFailed: A description is malformed.
         """
         if not transaction.relations:
             return pins
@@ -170,19 +170,19 @@ class PinnedTables:
             is_gone = each.name in pin.columns and each.name not in names
             if is_gone and not (may_change and each.nullable):
                 raise SchemaChanged(self.source_id, table, f"it has no column `{each.name}`")
-            # Rows that were there already were given out with null, and would not be taken back.
+            # Earlier rows were emitted with null there, and could not be retracted.
             if each.name in pin.lacks and each.name in names and not may_change:
                 what = f"it has a column `{each.name}` now, which it did not have"
                 raise SchemaChanged(self.source_id, table, what)
 
     def at_end(self, pins: Pins, known: Known, *, is_all: bool) -> dict[str, PostgresTable]:
-        """What a plan pins.
+        """The pins for a plan.
 
         Args:
-            pins: What is known at the end of what it reads.
-            known: Where it begins.
-            is_all: Whether nothing is left in the log after it, so that the tables are at its end
-                what they are now.
+            pins: The pins at the end of what the plan reads.
+            known: The state of the tables where it begins.
+            is_all: Whether no log is left after it, so that the tables' present state is their
+                state at the end.
         """
         found: dict[str, PostgresTable] = {}
         for name in self.options.tables:
@@ -208,7 +208,7 @@ class PinnedTables:
 
 
 def _is_sent(found: Publication | None, name: str) -> bool:
-    """Whether every change of a table is in the log."""
+    """Whether the publication sends every change of a table."""
     table = None if found is None else found.tables.get(name)
     is_whole = table is not None and table.row_filter is None
     return is_whole and found is not None and found.sends_all_kinds

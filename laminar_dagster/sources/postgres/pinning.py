@@ -1,4 +1,4 @@
-"""Whether a server and its slot are those of the last epoch, and hold what comes next."""
+"""Checks that a server and its slot are those of the last epoch, and hold the next range."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from laminar_dagster.sources.postgres.server_state import ServerState
 def identity_of(
     state: ServerState, slot: str, tables: Mapping[str, PostgresTable] | None = None
 ) -> PostgresIdentity:
-    """What a plan pins."""
+    """The identity that a plan pins."""
     return PostgresIdentity(
         system_id=state.system_id,
         timeline=state.timeline,
@@ -35,7 +35,7 @@ def require_same(
 
     Raises:
         SourceReplaced: Names what differs.
-        TimelineChanged: It is the timeline alone.
+        TimelineChanged: Only the timeline differs.
     """
     if pinned is None:
         return
@@ -50,10 +50,10 @@ def require_same(
 
 
 def require_reached(source_id: str, state: ServerState, place: int) -> None:
-    """Refuse a log that ends before a place that was read.
+    """Refuse a log that ends before a position that was read.
 
     Raises:
-        SourceReplaced: It does.
+        SourceReplaced: The log ends before it.
     """
     if place > state.flushed:
         wanted = f"a log that reaches {lsn_text(place)}"
@@ -63,19 +63,19 @@ def require_reached(source_id: str, state: ServerState, place: int) -> None:
 def require_held(
     source_id: str, state: ServerState, slot: str, start: int, end: int | None = None
 ) -> None:
-    """Refuse to read from a slot that cannot send every transaction from a place on.
+    """Refuse a slot that cannot send every transaction from a position on.
 
     Args:
-        source_id: Of the source.
-        state: Of the server.
-        slot: Its name.
-        start: The place.
+        source_id: The source's name.
+        state: The state of the server.
+        slot: The slot's name.
+        start: The position.
         end: Where the range ends, if that is known.
 
     Raises:
         SlotNotFound: The slot is gone.
-        RetentionExpired: It was moved, made anew, or given up by the server.
-        SourceReplaced: The log ends before the place.
+        RetentionExpired: The slot was advanced, created anew, or invalidated by the server.
+        SourceReplaced: The log ends before the position.
     """
     require_reached(source_id, state, max(start, end or 0))
     if state.slot is None:

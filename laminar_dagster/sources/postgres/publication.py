@@ -1,4 +1,4 @@
-"""What a publication sends of tables: which of them, which rows and which columns."""
+"""Which tables, rows and columns a publication sends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PUBLICATION: Final = sql.SQL("""
     SELECT oid::int8, pubinsert AND pubupdate AND pubdelete AND pubtruncate
     FROM pg_catalog.pg_publication WHERE pubname = %s
 """)
-# Servers before 15 know neither filters of rows nor lists of columns, and do not show them.
+# Servers before 15 have neither row filters nor column lists, and lack these columns.
 _PUBLISHED: Final = sql.SQL("""
     SELECT shown.schemaname || '.' || shown.tablename, class.oid::int8,
            pg_catalog.to_jsonb(shown) ->> 'rowfilter',
@@ -34,7 +34,7 @@ _PUBLISHED: Final = sql.SQL("""
 _FAMILY: Final = sql.SQL(
     "SELECT class.oid UNION SELECT relid FROM pg_catalog.pg_partition_ancestors(class.oid)"
 )
-# What makes a table one of the publication: the publication itself, if it is of all tables.
+# Why a table is in the publication: by itself, or because the publication is for all tables.
 _MEMBERS: Final = sql.SQL("""
     SELECT publication.oid WHERE publication.puballtables
     UNION SELECT of_table.oid FROM pg_catalog.pg_publication_rel AS of_table
@@ -55,9 +55,9 @@ class PublishedTable:
 
     Attributes:
         row_filter: The condition for the rows that are sent; None for all of them.
-        columns: Those that are sent. Generated ones are not, before PostgreSQL 18.
-        members: The ids of what makes it one of the publication: one that was taken out and put in
-            again has another.
+        columns: The columns that are sent. Before PostgreSQL 18, generated ones are not.
+        members: The ids of the catalogue rows that make it a member: a table that was removed and
+            added again has other ones.
     """
 
     oid: int
@@ -72,7 +72,7 @@ class Publication:
 
     Attributes:
         sends_all_kinds: Whether it sends inserts, updates, deletes and truncates.
-        tables: Those that were asked for, as far as it sends them.
+        tables: Those of the requested tables that it sends.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Publication:
 def find_publication(
     connection: Connection, name: str, tables: Sequence[str]
 ) -> Publication | None:
-    """A publication, with some tables; None if there is none. Takes no lock on a table."""
+    """A publication, with some tables; None if it does not exist. Takes no lock on a table."""
     found = connection.execute(_PUBLICATION, (name,)).fetchone()
     if found is None:
         return None
@@ -105,13 +105,13 @@ def find_publication(
 def publication_problems(
     found: Publication | None, name: str, tables: Sequence[str], partitioned: frozenset[str]
 ) -> list[tuple[str, str]]:
-    """Why a publication does not send every change of some tables, each with what to do.
+    """Why a publication does not send every change of some tables, each with the remedy.
 
     Args:
-        found: The publication, if there is one.
+        found: The publication, if it exists.
         name: Its name.
-        tables: That are wanted.
-        partitioned: Those of them whose rows are in other tables.
+        tables: The captured tables.
+        partitioned: Those of them that are partitioned.
     """
     if found is None:
         make = f'CREATE PUBLICATION "{name}" FOR TABLE {", ".join(tables)}'
@@ -124,7 +124,7 @@ def publication_problems(
     missing = [each for each in tables if each not in found.tables]
     roots = [each for each in missing if each in partitioned]
     if roots:
-        # Added or not, its changes come under the names of its partitions.
+        # In the publication or not, its changes come under the names of its partitions.
         change = f'ALTER PUBLICATION "{name}" SET (publish_via_partition_root)'
         shown = f"publication {name} does not publish {', '.join(roots)} as a whole"
         problems.append((shown, f"{change}, with the table in it"))

@@ -32,9 +32,9 @@ class PostgresSplitReader:
         """All records of the range, in order.
 
         Raises:
-            SourceUnavailable: The server is away, or the slot is read by somebody else.
-            SlotNotFound, RetentionExpired: It no longer holds the range.
-            SchemaChanged: A table is no longer what it was declared to be.
+            SourceUnavailable: The server is unavailable, or another session reads the slot.
+            SlotNotFound, RetentionExpired: The slot no longer holds the range.
+            SchemaChanged: A table does not match its declaration any more.
         """
         start, end = bounds(self.source_id, split)
         if split.is_empty:
@@ -81,7 +81,7 @@ def bounds(source_id: str, part: SourceRange) -> tuple[PostgresPosition, Postgre
     """The positions of a range.
 
     Raises:
-        SeekFailed: It is another source's.
+        SeekFailed: The range belongs to another kind of source.
     """
     start, end = part.start, part.end
     if not isinstance(start, PostgresPosition) or not isinstance(end, PostgresPosition):

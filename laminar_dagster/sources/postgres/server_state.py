@@ -1,4 +1,4 @@
-"""What a server tells of itself, and of a slot."""
+"""The state of a server and of a slot."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class SlotState:
     """A replication slot, as the server shows it.
 
     Attributes:
-        confirmed: Changes of transactions that were committed before are not sent.
-        restart: The log from here on is kept for it; None once it is lost.
-        safe_bytes: How much more may be written before the server gives it up; None for no limit.
+        confirmed: Transactions that were committed before this position are not sent.
+        restart: The log from this position is retained for it; None once it is lost.
+        safe_bytes: How much more may be written before the server invalidates it; None: no limit.
     """
 
     plugin: str
@@ -49,17 +49,17 @@ class SlotState:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the server has removed what the slot needs."""
+        """Whether the server has removed log that the slot needs."""
         return self.wal_status == "lost" or self.restart is None
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """A server, at one moment.
+    """The state of a server at one moment.
 
     Attributes:
-        flushed: How far the log is on disk.
-        checkpoint: A place before that, between two records of the log.
+        flushed: The position up to which the log is on disk.
+        checkpoint: A position before that, which is between two log records.
     """
 
     system_id: str
@@ -74,7 +74,7 @@ class ServerState:
 
 
 def look_at(connection: Connection, slot: str) -> ServerState:
-    """What the server and the slot are now."""
+    """Query the state of the server and the slot."""
     found = connection.execute(_LOOK).fetchone()
     assert found is not None
     told = connection.execute(_SLOT, (slot,)).fetchone()

@@ -1,12 +1,12 @@
-"""Takes the snapshot of a source: makes the slot, and copies the tables as they are at that place.
+"""Takes the snapshot of a source: creates the slot, and copies the tables as they are there.
 
-1. Take a lock that the server lets go of when this process ends.
-2. Look whether a crash has left a slot; only one that a draft in the store names is removed, also
+1. Take a lock that the server releases when this process ends.
+2. Look for a slot that a crash has left; only one that a draft in the store names is dropped, even
    if the source has been given another slot since.
 3. Lock the tables, so that nobody rewrites one before it is copied.
-4. Leave a mark in the store, then make the slot, which exports a snapshot.
+4. Write a mark with the slot's name to the store, then create the slot, which exports a snapshot.
 5. Copy the tables, each connection as that snapshot shows them.
-6. Describe the copy. From here on the snapshot is a fact.
+6. Write the snapshot's description, which makes it valid.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MARK: Final = FileName("slot")
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTaker:
-    """Takes snapshots of one source."""
+    """Takes the snapshots of one source."""
 
     source_id: str
     database: Database
@@ -56,13 +56,13 @@ class SnapshotTaker:
         """Take a snapshot, unless another process has.
 
         Args:
-            number: Of the snapshot.
-            where: For errors.
-            is_anew: Whether the slot was this source's before, and is given up.
+            number: The number of the snapshot.
+            where: The place of the statement, for errors.
+            is_anew: Whether the slot was this source's before, so that it may be dropped.
 
         Raises:
-            SourceUnavailable: Another process is at it.
-            InvalidConfig: The server is not set up for it, or the slot is somebody else's.
+            SourceUnavailable: Another process is taking it.
+            InvalidConfig: The server is not set up for it, or the slot is not this source's.
         """
         with self.database.session() as connection:
             # Step 1.
@@ -86,7 +86,7 @@ class SnapshotTaker:
             pins: dict[str, PostgresTable] = {}
             with self._held(tables) as sessions:
                 if sessions:
-                    # Before it was locked, a table may have become another.
+                    # Check again: a table may have changed before it was locked.
                     tables = check_setup(
                         connection, state, self.options, declared(self.schema), where
                     )
@@ -125,7 +125,7 @@ class SnapshotTaker:
         return pieces_of(wanted, self.options.snapshot_file)
 
     def _held(self, tables: Mapping[str, Table]) -> AbstractContextManager[list[Connection]]:
-        """Connections to copy the tables with, which hold them; none if nothing is copied."""
+        """Connections that lock the tables and copy them; none if nothing is copied."""
         if self.options.snapshot != "initial":
             return nullcontext([])
         count = min(self.options.snapshot_workers, len(self._pieces(tables)))
@@ -133,7 +133,7 @@ class SnapshotTaker:
         return locking_sessions(self.database, wanted, count)
 
     def _adopt(self, number: int, state: ServerState) -> None:
-        """Begin where a slot stands that is there, with nothing before it."""
+        """Begin at an existing slot's position, without a copy of the tables."""
         assert state.slot is not None
         position = PostgresPosition(lsn=state.slot.confirmed, slot=self.options.slot)
         identity = identity_of(state, self.options.slot)
@@ -143,16 +143,16 @@ class SnapshotTaker:
             log.info("source %s: another process was faster", self.source_id)
 
     def _begun(self, number: int, state: ServerState) -> frozenset[str]:
-        """The slots on this server that copies of the same number were begun with."""
+        """The slots on this server with which copies of the same number were begun."""
         marks = [each.decode().partition("\n") for each in self.keeper.marks(number, _MARK)]
-        # Those of older versions do not name the server.
+        # Marks of older versions do not name the server.
         return frozenset(slot for slot, _, system in marks if system in ("", state.system_id))
 
     def _remove_abandoned(self, connection: Connection, slots: frozenset[str]) -> None:
-        """Remove what was begun under other names. Nobody would read it, and the log would grow.
+        """Drop slots begun under other names: nobody would read them, and the log would grow.
 
         Raises:
-            SourceUnavailable: The process that began it is still at it.
+            SourceUnavailable: The process that began one is still running.
         """
         for slot in sorted(slots):
             abandoned = database_of(self.source_id, replace(self.options, slot=slot))

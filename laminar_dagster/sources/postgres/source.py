@@ -1,13 +1,13 @@
 """Tables of a PostgreSQL database as a source: a snapshot of them, then every change.
 
-The slot is the one partition. A range of the stream holds the transactions whose commits stand in
-the log from its start to before its end, both of them places between two records of the log. A
-transaction is never cut in two. Nothing is consumed by reading: the slot moves when the sinks have
-confirmed, and stays ``retain.wal`` behind them.
+The slot is the only partition. A range of the stream holds the transactions whose commit records
+are in the log from its start to before its end, both of them positions between two log records. A
+transaction is never split. Reading consumes nothing: the slot advances when the sinks have
+committed, and stays ``retain.wal`` behind them.
 
-The ids of the server, its timeline and the database are pinned by the plan. A slot that was
-dropped, made anew, given up by the server or moved by somebody else is a named error, unless
-``on_gap`` asks for a new snapshot.
+The plan pins the ids of the server, its timeline and the database. A slot that was dropped, created
+anew, invalidated by the server or advanced by another session raises an error, unless ``on_gap``
+asks for a new snapshot.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ log = logging.getLogger(__name__)
 
 CONNECTOR: Final = "postgres-cdc"
 
-# A range of the snapshot is read by at most so many tasks.
+# A range of the snapshot is split among at most this many tasks.
 _MOST_SPLITS: Final = 64
-# So many changes are looked at to tell since when something waits.
+# How many changes are fetched to find the oldest unread one.
 _LOOK_AHEAD: Final = 10_000
 
 
@@ -86,7 +86,7 @@ class PostgresCdcSource:
         snapshots: SnapshotKeeper,
         where: str = "",
     ) -> None:
-        """Describe the source; nobody is asked anything yet."""
+        """Describe the source; does no I/O."""
         self._source_id = source_id
         self._schema = schema
         self._options = options
@@ -107,12 +107,12 @@ class PostgresCdcSource:
 
         Args:
             table: The statement.
-            project: Where relative paths begin.
-            defaults: Options that the pipeline sets for sources that do not.
-            snapshots: Where it keeps its snapshots.
+            project: The folder that relative paths start from.
+            defaults: Options from the pipeline, for those that the source does not set itself.
+            snapshots: Stores its snapshots.
 
         Raises:
-            InvalidConfig: Lists every mistake in its options, or names a column that cannot be.
+            InvalidConfig: Lists every mistake in the options, or names an unsupported column.
         """
         where = str(table.place)
         options = read_options(table.options, defaults, where, project)
@@ -121,7 +121,7 @@ class PostgresCdcSource:
 
     @property
     def source_id(self) -> SourceId:
-        """Its name within the pipeline."""
+        """The source's name within the pipeline."""
         return self._source_id
 
     @property
@@ -133,13 +133,13 @@ class PostgresCdcSource:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, as the reader hands them out."""
+        """The columns of the reader's chunks, with those that the options add."""
         return self._schema
 
     # --- planning -------------------------------------------------------------------------------
 
     def prepare(self, previous: SourcePlan | None, start: tuple[SourcePosition, ...]) -> None:
-        """Take the snapshot, where there is none yet or the log was lost; see ``Snapshotting``."""
+        """Take the snapshot, if there is none yet or the log was lost; see ``Snapshotting``."""
         newest = self._snapshots.newest()
         number = FIRST_SNAPSHOT if newest is None else newest.number + 1
         if newest is not None:
@@ -168,13 +168,13 @@ class PostgresCdcSource:
         limits: Admission,
         clock: datetime,
     ) -> SourcePlan:
-        """Choose how far to read; before there is a snapshot, tell that there is one to take.
+        """Choose how far to read; before there is a snapshot, plan that there is one to take.
 
         Raises:
-            SourceReplaced: It is another server or database, or the log is shorter.
-            TimelineChanged: It is another timeline.
-            SlotNotFound, RetentionExpired: The slot no longer holds what comes next.
-            TableChanged, SchemaChanged: A table is not what it was.
+            SourceReplaced: The server or database is another, or its log is shorter.
+            TimelineChanged: The server is on another timeline.
+            SlotNotFound, RetentionExpired: The slot no longer holds the next changes.
+            TableChanged, SchemaChanged: A table does not match its pin.
             SourceUnavailable: The server cannot be reached.
             InvalidConfig: The server is not set up for it; says what to do.
         """
@@ -205,7 +205,7 @@ class PostgresCdcSource:
         )
 
     def _before_snapshot(self, state: ServerState) -> SourcePlan:
-        """What nobody carries out: ``prepare`` comes before a plan that is."""
+        """A placeholder plan, which is never executed: ``prepare`` runs before a plan that is."""
         slot = self._options.slot
         first = SnapshotProgress(number=FIRST_SNAPSHOT, rows=0)
         start = PostgresPosition(lsn=state.flushed, slot=slot, snapshot=first)
@@ -223,10 +223,10 @@ class PostgresCdcSource:
         newest: SourceSnapshot,
         state: ServerState,
     ) -> tuple[PostgresPosition, tuple[Gap, ...], PostgresIdentity | None]:
-        """Where the next epoch begins, what it leaves out to begin there, and what was pinned.
+        """Where the next epoch begins, the gaps before it, and the identity pinned there.
 
         Raises:
-            RefusedError: The slot does not hold what comes next.
+            RefusedError: The slot does not hold the next changes.
         """
         pinned: PostgresIdentity | None = None
         gaps: tuple[Gap, ...] = ()
@@ -246,7 +246,7 @@ class PostgresCdcSource:
                 gaps = (Gap(lost=lost, reason=reason),)
                 begin = _in_snapshot(newest, 0)
                 pinned = _identity(newest.identity)
-        # First of all: of a log that is shorter, no snapshot can go on.
+        # Check first: if the log is shorter, a new snapshot would not help.
         require_reached(str(self._source_id), state, begin.lsn)
         require_same(str(self._source_id), state, self._options.slot, pinned)
         require_held(str(self._source_id), state, self._options.slot, begin.lsn)
@@ -265,8 +265,8 @@ class PostgresCdcSource:
         )
         end = taken.end
         if end is None and state.checkpoint - begin.lsn >= self._options.heartbeat_wal:
-            # Others have written so much that the slot should let go of it. Nothing of ours is
-            # before the checkpoint: a place between two records, unlike the end of what is flushed.
+            # So much log without our changes should be released by the slot. None precede the
+            # checkpoint, which is between two log records, unlike the end of the flushed log.
             end = state.checkpoint
         pins = self._tables.at_end(taken.pins, known, is_all=taken.is_all)
         return begin if end is None else PostgresPosition(lsn=end, slot=begin.slot), pins
@@ -293,7 +293,7 @@ class PostgresCdcSource:
     # --- reading --------------------------------------------------------------------------------
 
     def splits(self, part: SourceRange) -> tuple[SourceRange, ...]:
-        """A range of the snapshot by its files. The stream is one piece: a slot has one reader."""
+        """Split a range of the snapshot by files. The stream is not split: one reader a slot."""
         start, end = bounds(str(self._source_id), part)
         if part.is_empty:
             return ()
@@ -312,7 +312,7 @@ class PostgresCdcSource:
         return tuple(SourceRange(start=one, end=two) for one, two in pairwise(places))
 
     def reader(self) -> PostgresSplitReader:
-        """A reader for the executors, who must reach the server under the same name."""
+        """A reader for the executors, which must reach the server under the same name."""
         return PostgresSplitReader(
             str(self._source_id), self._schema, self._options, self._snapshots
         )
@@ -321,7 +321,7 @@ class PostgresCdcSource:
         """Find out whether reading can resume at a position.
 
         Raises:
-            SlotNotFound, RetentionExpired, SourceReplaced: It cannot, and why.
+            SlotNotFound, RetentionExpired, SourceReplaced: It cannot resume there; says why.
         """
         wanted = self._position((position,))
         if wanted.snapshot is not None:
@@ -330,13 +330,13 @@ class PostgresCdcSource:
             state = self._database.look(connection)
         require_held(str(self._source_id), state, self._options.slot, wanted.lsn)
 
-    # --- afterwards -----------------------------------------------------------------------------
+    # --- after an epoch -------------------------------------------------------------------------
 
     def acknowledge(self, positions: tuple[SourcePosition, ...]) -> None:
         """Let the server remove the log that no epoch needs any more, but for ``retain.wal``.
 
         Raises:
-            AcknowledgeFailed: The slot was not moved.
+            AcknowledgeFailed: The slot was not advanced.
         """
         if not positions:
             return
@@ -351,7 +351,7 @@ class PostgresCdcSource:
             raise AcknowledgeFailed(self._source_id, str(error)) from error
 
     def health(self, positions: tuple[SourcePosition, ...]) -> HealthReport:
-        """How far it is behind, in bytes and seconds, and how much of the log the slot keeps."""
+        """The source's lag in bytes and seconds, and how much log the slot retains."""
         server = self._options.server
         details = {"server": server.shown, "database": server.database, "slot": self._options.slot}
         try:
@@ -373,7 +373,7 @@ class PostgresCdcSource:
         """The position of the slot.
 
         Raises:
-            SeekFailed: It is another source's, or another slot's.
+            SeekFailed: It belongs to another source or slot.
         """
         match positions:
             case (PostgresPosition(slot=slot) as found,) if slot == self._options.slot:
@@ -390,7 +390,7 @@ def _identity(found: object) -> PostgresIdentity | None:
 
 
 def _in_snapshot(snapshot: SourceSnapshot, row: int) -> PostgresPosition:
-    """The place of a row of a snapshot; after the last, the place where the stream begins."""
+    """The position of a row of a snapshot; after the last row, the beginning of the stream."""
     end = snapshot.position
     assert isinstance(end, PostgresPosition)
     if row >= snapshot.rows:

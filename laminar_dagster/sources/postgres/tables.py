@@ -1,4 +1,4 @@
-"""The tables of a source: whether the server is set up for it, and what they are made of."""
+"""The tables of a source: checks the set-up of the server, and describes their columns."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _TABLES: Final = sql.SQL("""
     WHERE space.nspname || '.' || class.relname = ANY (%s) AND class.relkind IN ('r', 'p')
 """)
 
-# Those that a row keeps to while it is written: what is checked at the commit alone may be broken
-# by a change, and mended by the next. A null is like no other.
+# Indexes that hold at any time: a deferred constraint may be violated by one change of a
+# transaction and restored by the next. Nullable columns do not count: nulls do not conflict.
 _UNIQUE: Final = sql.SQL("""
     SELECT space.nspname || '.' || class.relname, found.columns
     FROM pg_catalog.pg_index AS index
@@ -67,13 +67,13 @@ class Table:
     """A table of the database.
 
     Attributes:
-        is_partitioned: Its rows are in other tables.
-        sends_whole_rows: Whether a change tells the whole row before it; of a partitioned table,
-            whether it and all its partitions do: they log the row, and it says what was logged.
-        blocks: How many blocks its rows are in.
-        block_bytes: Of one block, with its share of the long values that are kept outside (TOAST).
-        columns: The types of all, by name.
-        generated: Those of them that are computed.
+        is_partitioned: Whether its rows are in partitions.
+        sends_whole_rows: Whether a change has the whole old row. For a partitioned table, whether
+            it and all its partitions do: these log the row, and the table states what was logged.
+        blocks: How many blocks its rows take.
+        block_bytes: The size of a block, with its share of the values stored outside (TOAST).
+        columns: The type ids of all columns, by name.
+        generated: The generated columns.
     """
 
     name: str
@@ -86,16 +86,16 @@ class Table:
 
     @property
     def own_rows(self) -> sql.Composed:
-        """Its rows, in a statement: without those of tables that inherit from it.
+        """The table in a FROM clause, without the rows of tables that inherit from it.
 
-        Changes of those come under their own names. Rows of a partition are the whole table's.
+        Changes to those have the child table's name. Partitions, however, belong to the table.
         """
         only = sql.SQL("" if self.is_partitioned else "ONLY ")
         return only + sql.Identifier(*self.name.split("."))
 
 
 def find_tables(connection: Connection, wanted: Sequence[str]) -> dict[str, Table]:
-    """Those of the tables that there are."""
+    """Describe those of the tables that exist."""
     rows = connection.execute(_TABLES, (list(wanted),)).fetchall()
     return {
         name: Table(
@@ -118,13 +118,13 @@ def check_setup(
     declared: Sequence[pa.Field],
     where: str,
 ) -> dict[str, Table]:
-    """Refuse a server that the source cannot be read from; says what to do on it.
+    """Refuse a server that the source cannot read from; says what to change on it.
 
     Returns:
         The tables.
 
     Raises:
-        InvalidConfig: Lists everything that is in the way.
+        InvalidConfig: Lists all problems.
     """
     problems: list[tuple[str, str]] = []
     if state.wal_level != "logical":
@@ -160,9 +160,9 @@ def check_setup(
 
 
 def require_key(connection: Connection, options: PostgresCdcOptions, where: str) -> None:
-    """Refuse a PRIMARY KEY that a table does not have, or has no more.
+    """Refuse a declared PRIMARY KEY that is not unique in a table, or no longer.
 
-    Sinks take it for known that no two rows have one key.
+    Sinks rely on the key: two rows with the same key would overwrite each other.
 
     Raises:
         InvalidConfig: Names the table.
@@ -208,7 +208,7 @@ def _of_columns(tables: dict[str, Table], declared: Sequence[pa.Field]) -> list[
 def _of_sent_columns(
     tables: dict[str, Table], publication: Publication, declared: Sequence[pa.Field]
 ) -> list[tuple[str, str]]:
-    """Columns that would come with the copy, and never in a change."""
+    """The problems of declared columns that the snapshot would have, but no change."""
     problems = []
     for name, published in publication.tables.items():
         held = tables[name].columns if name in tables else {}

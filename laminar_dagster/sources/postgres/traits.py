@@ -1,4 +1,4 @@
-"""What a PostgreSQL source of changes adds to the columns that its author declares."""
+"""The metadata columns that a PostgreSQL change source (CDC) adds, by its options."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from laminar_dagster.sources.changes.traits import change_traits
 
 
 def postgres_cdc_traits(options: Mapping[str, str]) -> SourceTraits:
-    """The columns that its options add."""
+    """The metadata columns that the options add."""
     is_whole = options.get("before") == "required"
     return change_traits(options, "" if is_whole else "before = 'required'")

@@ -1,6 +1,6 @@
-"""PostgreSQL's texts of values into Arrow columns, and which types suit which columns.
+"""Converts PostgreSQL's texts of values to Arrow columns, and checks declared types.
 
-A session that reads changes has ISO dates, UTC and hexadecimal bytea, see ``database``.
+The session that reads changes is set to ISO dates, UTC and hexadecimal bytea, see ``database``.
 """
 
 from __future__ import annotations
@@ -45,21 +45,22 @@ _TESTS: Final[dict[int, Callable[[pa.DataType], bool]]] = {
     1184: lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None,
     1700: lambda kind: pa.types.is_decimal(kind) or pa.types.is_float64(kind),
 }
-# How many bits a whole number has.
+# The bits of an integer type.
 _NUMBERS: Final = {21: 16, 23: 32, 20: 64}
 
 
 def type_name(oid: int) -> str:
-    """What a built-in type is called; others have no name here."""
+    """The name of a built-in type; other types are shown by their id."""
     if oid in _ARRAYS:
         return f"{_NAMES[_ARRAYS[oid]]}[]"
     return _NAMES.get(oid, f"type {oid}")
 
 
 def suits(oid: int, kind: pa.DataType) -> bool:
-    """Whether every value of a type can be told in a column.
+    """Whether a declared type can hold every value of a column's type.
 
-    Types that are not built in, such as enums and domains, suit any column: each value tells.
+    Types that are not built in, such as enums and domains, are accepted here and checked value by
+    value.
     """
     if pa.types.is_string(kind) or (oid not in _NAMES and oid not in _ARRAYS):
         return True
@@ -74,7 +75,7 @@ def suits(oid: int, kind: pa.DataType) -> bool:
 
 
 def converted(texts: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, BadRows]:
-    """Values of a column from their texts.
+    """Convert the texts of a column.
 
     Returns:
         The column, null where the value does not fit, and the reason for each such row.
@@ -100,12 +101,12 @@ def _booleans(texts: pa.StringArray) -> tuple[pa.Array, BadRows]:
 
 
 def _bytes(texts: pa.StringArray) -> tuple[pa.Array, BadRows]:
-    r"""Of ``\x00ff``: all digits of the column at once."""
+    r"""Decode texts such as ``\x00ff``, all digits of the column at once."""
     is_hex = pc.starts_with(texts, r"\x").fill_null(False)
     even = pc.equal(pc.bit_wise_and(pc.binary_length(texts), 1), 0).fill_null(False)
     good = np.flatnonzero(pc.and_(is_hex, even).to_numpy(zero_copy_only=False))
     spelled, places = packed(texts.take(pa.array(good)))
-    # Two digits a byte, and two letters before them.
+    # A value has two digits a byte, after the two letters of ``\x``.
     offsets = places // 2 - np.arange(len(good) + 1)
     is_digit = np.ones(len(spelled), np.bool_)
     is_digit[places[:-1]] = is_digit[places[:-1] + 1] = False

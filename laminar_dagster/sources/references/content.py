@@ -1,7 +1,7 @@
-"""The rows of a reference table as files: checked, in an order of their own, cut to a size.
+"""Writes the rows of a reference table to files: checked, sorted and split by size.
 
-The same rows give the same bytes, in whatever order they were read: so a table that was written
-anew with what it had before needs no second copy.
+The same rows give the same bytes, in whatever order they were read: so a table that was rewritten
+with the same rows needs no second copy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from laminar_dagster.core.errors import InvalidConfig, ReferenceUnfit
 from laminar_dagster.core.ids import ReferenceId
 from laminar_dagster.sources.formats.arrow_types import arrow_schema
 
-# A file becomes about so large. Few enough for a plan to name them all, small enough to be held.
+# The size of a file: few enough files for a plan to name them all, each small enough for memory.
 _FILE_BYTES: Final = 64 * 1024**2
 _CHUNK_ROWS: Final = 65_536
 # Not compressed: executors map the files into memory.
@@ -29,11 +29,11 @@ _WRITING: Final = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """What a reference table was declared to be.
+    """The declaration of a reference table.
 
     Attributes:
         schema: The declared columns.
-        key: Those that tell a row from all others; empty where none do.
+        key: The columns that identify a row; empty without PRIMARY KEY.
         declaration: SHA-256 of all that decides which rows and columns are read.
         max_bytes: A larger table is refused.
     """
@@ -46,10 +46,10 @@ class TableShape:
 
     @classmethod
     def of(cls, table: ReferenceTable, max_bytes: int) -> TableShape:
-        """As a ``CREATE REFERENCE TABLE`` says.
+        """The shape that a ``CREATE REFERENCE TABLE`` declares.
 
         Raises:
-            InvalidConfig: A column's type cannot be.
+            InvalidConfig: A column's type is not supported.
         """
         try:
             schema = arrow_schema(table.columns)
@@ -59,31 +59,31 @@ class TableShape:
         return cls(table.reference_id, schema, table.key, declaration_of(table), max_bytes)
 
     def unfit(self, problem: str) -> ReferenceUnfit:
-        """The table is not what was declared."""
+        """The error for a table that does not match its declaration."""
         return ReferenceUnfit(self.reference_id, problem)
 
     def require_room(self, size_bytes: int) -> None:
-        """Refuse a table that is larger than it may be.
+        """Refuse a table that is larger than ``max_bytes``.
 
         Raises:
-            ReferenceUnfit: with both sizes.
+            ReferenceUnfit: The table is too large.
         """
         if size_bytes > self.max_bytes:
             problem = f"it has more than {self.max_bytes} bytes"
             raise self.unfit(f"{problem}; raise `max.bytes` if every executor has room for it")
 
     def files_of(self, rows: pa.Table) -> tuple[tuple[int, bytes], ...]:
-        """Rows of the declared columns, as the rows and the bytes of each file.
+        """Write rows of the declared columns; return the number of rows and the bytes of each file.
 
         Raises:
-            ReferenceUnfit: Two rows have one key, a value is missing, or there is too much.
+            ReferenceUnfit: Two rows have the same key, a value is missing, or it is too large.
         """
         self.require_room(rows.nbytes)
         for each in self.schema:
             missing = rows.column(each.name).null_count
             if missing and not each.nullable:
                 raise self.unfit(f"`{each.name}` must not be null, and is in {missing} rows")
-        # The order of the values is not needed; that there is one order for one set of rows is.
+        # Sorted only so that the same set of rows always gives the same bytes.
         ordered = rows.sort_by([(name, "ascending") for name in self._order()]).combine_chunks()
         self._require_each_key_once(ordered)
         plain = pa.schema([pa.field(each.name, each.type) for each in self.schema])

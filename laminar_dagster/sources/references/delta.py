@@ -1,7 +1,7 @@
-"""A table of Delta Lake as a reference table. Its rows are copied, like those of any other.
+"""A Delta Lake table as a reference table. Its rows are copied, like those of any other.
 
-A version of Delta could be pinned by its number alone, until somebody vacuums the table. Whether an
-epoch can be run again next week must not depend on that. See decision 34.
+A version of a Delta table could be pinned by its number alone, until somebody vacuums the table.
+Whether an epoch can be rerun next week must not depend on that. See decision 34.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STORAGE = "storage."
 
 
 class DeltaReference:
-    """Implements ``core.ports.Reference``. Its version is the table's id, and the table's own."""
+    """Implements ``core.ports.Reference``. A version is the table's id with Delta's version."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class DeltaReference:
         storage: dict[str, str],
         freshness: ReferenceFreshness,
     ) -> None:
-        """Describe the table; nothing is looked at yet.
+        """Describe the table; does no I/O.
 
         Args:
-            shape: What was declared.
+            shape: The declaration.
             location: A folder, or the URL of one in an object store.
             storage: Options of the object store; their values are never shown.
             freshness: How old a copy may be.
@@ -59,10 +59,10 @@ class DeltaReference:
 
     @classmethod
     def from_table(cls, table: ReferenceTable, project: Path) -> DeltaReference:
-        """Build what a ``CREATE REFERENCE TABLE … WITH (connector = 'delta', …)`` describes.
+        """Build the reference of a ``CREATE REFERENCE TABLE … WITH (connector = 'delta', …)``.
 
         Raises:
-            InvalidConfig: Lists every mistake in its options, or names a column that cannot be.
+            InvalidConfig: Lists every mistake in the options, or names an unsupported column.
         """
         mistakes = Mistakes(str(table.place))
         storage = {
@@ -90,7 +90,7 @@ class DeltaReference:
 
     @property
     def reference_id(self) -> ReferenceId:
-        """Its name within the pipeline."""
+        """The reference table's name within the pipeline."""
         return self._shape.reference_id
 
     @property
@@ -109,7 +109,7 @@ class DeltaReference:
         return self._freshness
 
     def version(self) -> str:
-        """Of the table as it is now."""
+        """The table's present version."""
         table = self._open()
         self._require_columns(table)
         return _version_of(table)
@@ -123,7 +123,7 @@ class DeltaReference:
         except DeltaProtocolError as error:
             raise self._shape.unfit(self._shown(error)) from None
         except Exception as error:
-            # The client raises bare exceptions too: a file that was vacuumed, a store that is away.
+            # The client also raises bare exceptions: for vacuumed files, or an unavailable store.
             raise self._named(error) from None
         self._shape.require_room(rows.nbytes)
         return ReferenceRows(_version_of(table), self._shape.files_of(self._cast(rows)))
@@ -138,7 +138,7 @@ class DeltaReference:
 
     def _named(self, error: Exception) -> LaminarError:
         reason, meaning = self._shown(error), meaning_of(error)
-        # A file that is gone was vacuumed while it was read: the next look finds newer ones.
+        # A missing file was vacuumed during the read: a retry reads newer files.
         if meaning is Meaning.PASSING or isinstance(error, FileNotFoundError):
             return ReferenceUnavailable(self.reference_id, reason)
         if meaning is Meaning.REFUSED:
@@ -162,7 +162,7 @@ class DeltaReference:
             raise self._shape.unfit(f"a value does not fit its column: {error}") from None
 
     def _shown(self, error: Exception) -> str:
-        """An error without storage options, which may be secrets, and without a backtrace."""
+        """An error's text without the values of storage options, which may be secrets."""
         text = conceal(shown(error), tuple(self._storage.values()), "")
         return f"{self._location}: {readable(text)}"
 
@@ -172,7 +172,7 @@ def _version_of(table: DeltaTable) -> str:
 
 
 def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type are values of another, if they are not too large."""
+    """Whether values of one type can be cast to another, if they are not too large."""
     kinds = (
         pa.types.is_integer,
         pa.types.is_floating,

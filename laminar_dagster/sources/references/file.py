@@ -1,7 +1,7 @@
 """A file, or a folder of files, as a reference table: NDJSON, CSV or Parquet.
 
-It is read as a source of files is, once, from beginning to end; but a record that cannot be read
-is no dead letter: without it the table would not be the table.
+It is read like a file source, once, from beginning to end; but a bad record is no dead letter: it
+fails the read, since the table would be incomplete without it.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from laminar_dagster.sources.references.options import MAX_BYTES, SHARED, freshn
 
 log = logging.getLogger(__name__)
 
-# Later than every file: a last line without a newline is a record of the table.
+# After every file's mtime: a last line without a newline then counts as settled, as a record.
 _LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC)
-# The options of a source of files that say nothing about a table.
+# The options of a file source that only make sense for a stream.
 _OF_STREAMS: Final = ("on_gap", "on_vanished", "idle.timeout", "settle", "split.bytes")
-# A file that is written to twice within a tick of its clock looks as if it had not changed.
+# Two writes within this many nanoseconds may leave the same mtime, so that the second goes unseen.
 _TICK: Final = 2_000_000_000
 _TRIES: Final = 3
 
 
 class FileReference:
-    """Implements ``core.ports.Reference``. Its version are the names, sizes and times of files."""
+    """Implements ``core.ports.Reference``. Its version is a hash of file names, sizes and times."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class FileReference:
         options: FileOptions,
         freshness: ReferenceFreshness,
     ) -> None:
-        """Describe the table; nothing is looked at yet."""
+        """Describe the table; does no I/O."""
         self._shape = shape
         self._columns = columns
         self._path = Path(os.path.abspath(path))
@@ -69,10 +69,10 @@ class FileReference:
 
     @classmethod
     def from_table(cls, table: ReferenceTable, project: Path) -> FileReference:
-        """Build what a ``CREATE REFERENCE TABLE … WITH (connector = 'file', …)`` describes.
+        """Build the reference of a ``CREATE REFERENCE TABLE … WITH (connector = 'file', …)``.
 
         Raises:
-            InvalidConfig: Lists every mistake in its options, or names a column that cannot be.
+            InvalidConfig: Lists every mistake in the options, or names an unsupported column.
         """
         where = str(table.place)
         mistakes = Mistakes(where)
@@ -87,7 +87,7 @@ class FileReference:
         freshness = freshness_of(values, timedelta(0))
         shape = TableShape.of(table, values.get("max_bytes", MAX_BYTES))
         try:
-            # For what it has against the columns.
+            # Built only to check the columns.
             FileSource(SourceId(table.reference_id), project / path, table.columns, options)
         except ValueError as error:
             raise InvalidConfig(where, f"reference table {table.reference_id}: {error}") from None
@@ -95,7 +95,7 @@ class FileReference:
 
     @property
     def reference_id(self) -> ReferenceId:
-        """Its name within the pipeline."""
+        """The reference table's name within the pipeline."""
         return self._shape.reference_id
 
     @property
@@ -114,11 +114,11 @@ class FileReference:
         return self._freshness
 
     def version(self) -> str:
-        """What the files look like from outside."""
+        """A hash of the files' metadata."""
         return self._look()[0]
 
     def read(self) -> ReferenceRows:
-        """All rows, of files that nobody wrote to meanwhile."""
+        """All rows, of files that nobody wrote to during the read."""
         for _ in range(_TRIES):
             version, newest = self._look()
             try:
@@ -130,19 +130,19 @@ class FileReference:
             if self._look()[0] != version:
                 continue
             if time.time_ns() - newest < _TICK:
-                # By its looks it cannot be told from what it may become right now.
+                # Written so recently that a further write might not change the version: mark it.
                 version += " unsettled"
             return ReferenceRows(version, self._shape.files_of(rows))
         raise ReferenceUnavailable(self.reference_id, f"{self._path} is written to all the time")
 
     def _place(self) -> tuple[Path, FileOptions]:
         if self._path.is_file():
-            # The one file stands for a folder in which it is alone.
+            # A path to one file is read as its folder with only this file.
             return self._path.parent, dataclasses.replace(self._options, pattern=self._path.name)
         return self._path, self._options
 
     def _look(self) -> tuple[str, int]:
-        """What the files look like, and when the newest was written to."""
+        """The version of the files, and when the newest was written to."""
         root, options = self._place()
         try:
             paths = Directory(self.reference_id, root, options.pattern).files(options.max_files)
@@ -166,7 +166,7 @@ class FileReference:
         return f"files {digest}", newest
 
     def _require_columns(self, root: Path, options: FileOptions) -> None:
-        """Where files tell their columns, each must have all: a source takes others for null."""
+        """Check that files with column names have all columns: a source would read them as null."""
         for path in Directory(self.reference_id, root, options.pattern).files(options.max_files):
             if options.format == "parquet":
                 there = pq.read_schema(root / path).names
@@ -184,7 +184,7 @@ class FileReference:
         try:
             self._require_columns(root, options)
         except (OSError, pa.ArrowInvalid, ValueError) as error:
-            # It was replaced just now, or is not such a file: whoever reads it tells which.
+            # Replaced just now, or not in the format: reading it raises the right error.
             log.debug("reference table %s: %s", self.reference_id, error)
         source = FileSource(SourceId(self.reference_id), root, self._columns, options)
         batches = [*self._batches(source)]

@@ -14,7 +14,7 @@ OnRetraction = Literal["refuse", "join_current"]
 SHARED: Final[Known] = {
     "refresh.interval": ("refresh_after", or_never(duration, "never")),
     "on_unavailable": ("on_unavailable", one_of(OnUnavailable)),
-    # For who reads the queries; a table is read the same either way.
+    # Read where queries are compiled; the table is read the same either way.
     "on_retraction": ("on_retraction", one_of(OnRetraction)),
     "max.bytes": ("max_bytes", size),
 }
@@ -22,11 +22,11 @@ MAX_BYTES: Final = 1024**3
 
 
 def freshness_of(values: dict[str, object], refresh_after: timedelta) -> ReferenceFreshness:
-    """What was said of the age of copies, taken out of the values that were read.
+    """Take the options on the age of copies out of the parsed values.
 
     Args:
-        values: By attribute, as ``SHARED`` names them.
-        refresh_after: Where nothing was said.
+        values: Parsed options by attribute, as in ``SHARED``.
+        refresh_after: The default of ``refresh.interval``.
     """
     after = values.pop("refresh_after", refresh_after)
     assert after is None or isinstance(after, timedelta)

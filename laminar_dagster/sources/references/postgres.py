@@ -1,7 +1,7 @@
-"""A table or a query of PostgreSQL as a reference table, read in one consistent snapshot.
+"""A PostgreSQL table or query as a reference table, read in one consistent snapshot.
 
-The server does not tell whether a table has changed since: only its rows do. So it is asked every
-ten minutes where nothing else is said, and not every epoch.
+The server cannot tell whether a table has changed: only reading its rows does. So by default it is
+read every ten minutes, and not every epoch.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _STATEMENT: Final = timedelta(minutes=30)
 _NAME: Final = re.compile(r"[^.]{1,63}(?:\.[^.]{1,63})?")
 _BEGIN: Final = sql.SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 _LOOK: Final = sql.SQL("SELECT * FROM {rows} AS reference LIMIT 0")
-# Quotes tell a text from a null.
+# FORCE_QUOTE tells an empty text from a null.
 _COPY: Final = sql.SQL(
     "COPY (SELECT {columns} FROM {rows} AS reference) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
 )
 
 
 class PostgresReference:
-    """Implements ``core.ports.Reference``. It has no version: its rows tell."""
+    """Implements ``core.ports.Reference``. It has no version: only its rows show a change."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class PostgresReference:
         address: str,
         freshness: ReferenceFreshness,
     ) -> None:
-        """Describe the table; nobody is asked anything yet.
+        """Describe the table; does no I/O.
 
         Args:
-            shape: What was declared.
-            database: Where it is.
+            shape: The declaration.
+            database: The database that has the table.
             rows: The table, or the query in parentheses.
             address: See ``Reference.address``.
             freshness: How old a copy may be.
@@ -74,10 +74,10 @@ class PostgresReference:
 
     @classmethod
     def from_table(cls, table: ReferenceTable, project: Path) -> PostgresReference:
-        """Build what a ``CREATE REFERENCE TABLE … WITH (connector = 'postgres', …)`` describes.
+        """Build the reference of a ``CREATE REFERENCE TABLE … WITH (connector = 'postgres', …)``.
 
         Raises:
-            InvalidConfig: Lists every mistake in its options, or names a column that cannot be.
+            InvalidConfig: Lists every mistake in the options, or names an unsupported column.
         """
         mistakes = Mistakes(str(table.place))
         values = read_values(table.options, _OWN, mistakes, SERVER_OPTIONS)
@@ -91,7 +91,7 @@ class PostgresReference:
         mistakes.raise_if_any()
         shape = TableShape.of(table, values.get("max_bytes", MAX_BYTES))
         wait = values.get("statement_timeout", _STATEMENT).total_seconds()
-        # It has no slot and no publication.
+        # A reference needs no slot and no publication.
         database = Database(str(table.reference_id), server, "", "", 0.0, wait)
         rows = sql.Identifier(*_parts(name)) if name else sql.SQL("({})").format(sql.SQL(query))
         address = f"postgresql://{server.shown}/{server.database}"
@@ -101,7 +101,7 @@ class PostgresReference:
 
     @property
     def reference_id(self) -> ReferenceId:
-        """Its name within the pipeline."""
+        """The reference table's name within the pipeline."""
         return self._shape.reference_id
 
     @property
@@ -120,7 +120,7 @@ class PostgresReference:
         return self._freshness
 
     def version(self) -> None:
-        """Only its rows tell; but whether it can be asked, and has the columns, is told here."""
+        """Return no version, but check that the table can be read and has the columns."""
         self._ask(reads=False)
 
     def read(self) -> ReferenceRows:
@@ -139,7 +139,7 @@ class PostgresReference:
         except SourceUnavailable as error:
             raise ReferenceUnavailable(self.reference_id, error.reason) from None
         except InvalidConfig as error:
-            # What the server has against the statement: no such table, no such column.
+            # The server refuses the statement: no such table, no such column.
             raise self._shape.unfit(error.problem) from None
         return self._decoded(data)
 

@@ -1,4 +1,4 @@
-"""Columns put together from parts: of some lanes only, or of several values a lane."""
+"""Puts columns together from parts that hold some lanes only, or several values a lane."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from laminar_dagster.sources.formats.binary.lanes import Int64s, Lanes
 
 
 def spread(found: pa.Array, places: Int64s, count: int) -> pa.Array:
-    """A column of ``count`` rows with values at some places, in order, and nulls elsewhere."""
+    """A column of ``count`` rows with the values at ``places``, ascending, and nulls elsewhere."""
     if len(places) == count:
         return found
     if not len(places):
@@ -24,7 +24,7 @@ def spread(found: pa.Array, places: Int64s, count: int) -> pa.Array:
 
 
 def merge(parts: Sequence[tuple[pa.Array, Int64s]], kind: pa.DataType, count: int) -> pa.Array:
-    """A column of ``count`` rows from parts that each know their places; null where none is.
+    """A column of ``count`` rows from parts with the places of their rows; null elsewhere.
 
     The places of each part ascend.
     """
@@ -40,10 +40,10 @@ def merge(parts: Sequence[tuple[pa.Array, Int64s]], kind: pa.DataType, count: in
 
 
 def offsets_of(counts: Int64s) -> pa.Array:
-    """Where the values of each row begin, and where the last row's end."""
+    """The offset of each row's first value, and the end of the last row."""
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
-    # More values than 32 bits can count would need as many bytes.
+    # Cannot overflow: more than 2^31 values would need as many bytes.
     return pa.array(offsets.astype(np.int32))
 
 
@@ -55,7 +55,7 @@ def list_column(counts: Int64s, values: pa.Array, kind: pa.DataType) -> pa.Array
 def map_column(
     lanes: Lanes, counts: Int64s, keys: pa.Array, values: pa.Array, kind: pa.DataType, what: str
 ) -> pa.Array:
-    """A column of MAP; blames the records of which a map has a key twice."""
+    """A column of MAP; refuses the records in which a map has a key twice."""
     if len(keys):
         rows = np.repeat(np.arange(len(counts)), counts)
         encoded = keys.dictionary_encode()

@@ -1,14 +1,14 @@
-"""Many records walked at once: one cursor for each, all of them moved together.
+"""Decodes many records at once: one cursor for each, all of them moved together.
 
-A *lane* is one value that is being read, of one record. A reader takes lanes that all stand at
-the beginning of a value of the same type, reads that value of every lane with a few operations on
-whole arrays, and leaves the cursors behind it. Where only some records hold a value, the reader
-goes on with a selection of the lanes; where a record holds many, with more lanes than records.
+A *lane* is a cursor at a value of one record. A reader takes lanes that all stand at the beginning
+of a value of the same type, reads that value of every lane with a few operations on whole arrays,
+and leaves the cursors behind it. Where only some records hold a value, the reader continues with a
+selection of the lanes; where a record holds several, with more lanes than records.
 
-Every lane knows where its record ends. A read that would go beyond is undone: the record is blamed,
-the lane is put at the record's end, and what was read counts as zero. Such a lane cannot do harm:
-whatever is read of it later fails in the same way, and the reason that was found first stands. So
-no reader needs to ask which lanes are still alive.
+Every lane knows where its record ends. A read beyond that is undone: the record is marked as bad,
+the lane is moved to the record's end, and the value counts as zero. Such a lost lane does no harm:
+later reads fail in the same way, and only the first reason is kept. So no reader needs to ask which
+lanes are lost.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
-# So many bytes before and behind the data can be loaded: no load needs to look where it is.
+# Zeros before and behind the data, so that loading a word near its ends needs no bounds check.
 PADDING: Final = 16
 CUT_OFF: Final = "the bytes end within {}"
 
 
 class Body:
-    """The bytes of all records, padded, and the same bytes as words that begin at every byte."""
+    """The bytes of all records, padded, and an overlapping 8-byte word starting at every byte."""
 
     __slots__ = ("buffer", "raw", "words")
 
     def __init__(self, data: bytes) -> None:
-        """Copy the data between the paddings: place 0 of it is then at ``PADDING``."""
+        """Copy the data between the paddings: its first byte is then at ``PADDING``."""
         self.raw = np.zeros(len(data) + 2 * PADDING, np.uint8)
         self.raw[PADDING : PADDING + len(data)] = np.frombuffer(data, np.uint8)
         self.words: UInt64s = np.ndarray(
@@ -45,29 +45,29 @@ class Body:
 
 
 class Blame:
-    """Which records are bad and why, by their place. The first reason stands."""
+    """The bad records, by place, each with a reason; only the first reason is kept."""
 
     __slots__ = ("reasons",)
 
     def __init__(self) -> None:
-        """Nobody is to blame yet."""
+        """Start without bad records."""
         self.reasons: dict[int, str] = {}
 
     def add(self, places: Sequence[int] | Int64s, reason: str) -> None:
-        """Blame some records."""
+        """Mark records as bad."""
         listed = places.tolist() if isinstance(places, np.ndarray) else places
         for place in listed:
             self.reasons.setdefault(place, reason)
 
 
 class Lanes:
-    """Cursors into one body.
+    """Cursors into one body, one a value.
 
     Attributes:
-        at: Where each lane stands.
-        end: Where its record ends.
-        owner: The place of its record among those that are decoded together.
-        depth: How many values of recursive types these lanes are within.
+        at: The position of each lane.
+        end: The end of each lane's record.
+        owner: The place of each lane's record among those that are decoded together.
+        depth: How many recursive types enclose the values.
     """
 
     __slots__ = ("at", "blame", "body", "depth", "end", "owner")
@@ -75,7 +75,7 @@ class Lanes:
     def __init__(
         self, body: Body, at: Int64s, end: Int64s, owner: Int64s, blame: Blame, depth: int = 0
     ) -> None:
-        """Stand at some places of the padded body."""
+        """Create lanes at positions of the padded body."""
         self.body = body
         self.at = at
         self.end = end
@@ -84,45 +84,45 @@ class Lanes:
         self.depth = depth
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of lanes."""
         return len(self.at)
 
     def select(self, places: Int64s) -> Lanes:
-        """Some of them, to be moved on their own."""
+        """Some of the lanes, to be moved on their own."""
         at, end, owner = self.at[places], self.end[places], self.owner[places]
         return Lanes(self.body, at, end, owner, self.blame, self.depth)
 
     def put_back(self, places: Int64s, part: Lanes) -> None:
-        """Stand where a selection stands now."""
+        """Move lanes to where their selection stands now."""
         self.at[places] = part.at
 
     def spread_out(self, counts: Int64s, starts: Int64s) -> Lanes:
-        """As many lanes for each as it holds values, at the beginnings of the values."""
+        """One lane for each value that each lane holds, at the beginnings of the values."""
         end, owner = np.repeat(self.end, counts), np.repeat(self.owner, counts)
         return Lanes(self.body, starts, end, owner, self.blame, self.depth)
 
     def lose(self, places: Int64s, reason: str) -> None:
-        """Give up records of which nothing more can be read."""
+        """Mark records as bad and move their lanes to the end: nothing after can be read."""
         if len(places):
             self.blame.add(self.owner[places], reason)
             self.at[places] = self.end[places]
 
     def refuse(self, places: Int64s, reason: str) -> None:
-        """Blame records for a value; what follows it can be read."""
+        """Mark records as bad for one value; what follows it is still read."""
         if len(places):
             self.blame.add(self.owner[places], reason)
 
     def advance(self, sizes: int | Int64s, what: str) -> Int64s:
-        """Step over bytes, and return where they begin; of a lane that has too few, its end."""
+        """Skip bytes, and return where they begin; for a lane with too few, its end."""
         starts = self.at
         self.at = starts + sizes
         if self.keep_inside(what) is not None:
-            # The lanes that were lost have moved back.
+            # Lost lanes were moved back to their ends.
             starts = np.minimum(starts, self.at)
         return starts
 
     def keep_inside(self, what: str) -> Int64s | None:
-        """Lose the lanes that went beyond their ends, and say which; None if all is well."""
+        """Lose the lanes beyond their ends, and return their places; None if there are none."""
         beyond = self.at > self.end
         if not beyond.any():
             return None

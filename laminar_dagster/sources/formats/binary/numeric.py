@@ -1,4 +1,4 @@
-"""Numbers as they were read into declared columns; blames the records whose values do not fit."""
+"""Converts numbers to declared columns; marks records whose values do not fit as bad."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 
 from laminar_dagster.sources.formats.binary.lanes import Int64s, Lanes, Mask, UInt64s
 
-# The numbers of some lanes into a column of as many rows.
+# Converts one number a lane into a column with one row a lane.
 FromInts = Callable[[Int64s, Lanes], pa.Array]
 
 _MICROS: Final = {"ms": 1000, "us": 1}
 _NANOS_A_MICRO: Final = 1000
 _WORD: Final = 8
 _TWO_WORDS: Final = 16
-# A decimal may have more bytes than it needs, but not without end.
+# Longer decimals are refused: leading sign bytes are allowed, but not without limit.
 _LONGEST_DECIMAL: Final = 64
 _DIGITS: Final = 38
 _DIGITS_OF_INT64: Final = 19
@@ -59,7 +59,7 @@ def whole_decimals_of(kind: pa.DataType, what: str) -> FromInts:
 
 
 def times_of(kind: pa.DataType, unit: str, what: str) -> FromInts:
-    """Numbers of ``ms``, ``us`` or ``ns`` since 1970 into TIMESTAMP; below micros is cut off."""
+    """Numbers of ``ms``, ``us`` or ``ns`` since 1970 into TIMESTAMP, truncated to microseconds."""
 
     def stamp(values: Int64s, lanes: Lanes) -> pa.Array:
         if unit == "ns":
@@ -81,7 +81,7 @@ def dates_of(what: str) -> FromInts:
 
 
 def within(values: Int64s, lanes: Lanes, low: int, high: int, reason: str) -> Int64s:
-    """The values, zero where they are out of bounds, for which the records are blamed."""
+    """The values, with zero where they are out of bounds; those records are marked as bad."""
     odd = (values < low) | (values > high)
     if odd.any():
         lanes.refuse(np.flatnonzero(odd), reason)
@@ -92,15 +92,15 @@ def within(values: Int64s, lanes: Lanes, low: int, high: int, reason: str) -> In
 def decimals(
     lanes: Lanes, starts: Int64s, lengths: Int64s, scale: int, kind: pa.DataType, what: str
 ) -> pa.Array:
-    """Two's complement numbers, highest byte first, one a lane, into DECIMAL.
+    """Big-endian two's complement numbers, one a lane, into DECIMAL.
 
     Args:
-        lanes: To blame.
+        lanes: The lanes, to mark records as bad.
         starts: Where the bytes of each number begin.
-        lengths: How many they are.
-        scale: How many digits of the number are behind the point.
+        lengths: How many bytes each number has.
+        scale: The number of digits after the decimal point.
         kind: The declared type.
-        what: The column.
+        what: The column's name, for errors.
     """
     body = lanes.body
     odd = np.zeros(len(starts), np.bool_)
@@ -126,7 +126,7 @@ def decimals(
 
 
 def cast_decimals(lanes: Lanes, found: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
-    """Decimals of 38 digits into a declared type, zero where they do not fit."""
+    """Decimals of 38 digits into a declared type; zero where they do not fit (records are bad)."""
     if found.type == kind:
         return found
     fits = _fits(found, kind)
@@ -138,28 +138,28 @@ def cast_decimals(lanes: Lanes, found: pa.Array, kind: pa.DataType, what: str) -
 
 
 def _fits(found: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Whether values have as few digits before and behind the point as a type has room for."""
+    """Whether each value's digits before and after the decimal point fit into a type."""
     fits = pa.array(np.ones(len(found), np.bool_))
     scale, before = found.type.scale, kind.precision - kind.scale
     if before + scale < _DIGITS:
         bound = pa.scalar(Decimal(10) ** before, pa.decimal128(_DIGITS, scale))
         fits = pc.less(pc.abs(found), bound)
     if kind.scale < scale:
-        # Without its last digits it is the same number, or it does not fit.
+        # Cutting off the last digits must not change the number.
         cut = found.cast(pa.decimal128(_DIGITS, kind.scale), safe=False)
         fits = pc.and_(fits, pc.equal(cut.cast(found.type), found))
     return fits
 
 
 def _last_bytes(words: UInt64s, sizes: Int64s) -> Int64s:
-    """The last bytes of words, highest first, as signed numbers."""
+    """The last ``sizes`` bytes of words, big-endian, as signed numbers."""
     shifts = np.maximum(64 - 8 * sizes, 0)
     signed: Int64s = (words.byteswap().view(np.int64) << shifts) >> shifts
     return np.where(sizes > 0, signed, 0)
 
 
 def _too_large(lanes: Lanes, starts: Int64s, lengths: Int64s) -> Mask:
-    """Whether what stands before the last 16 bytes of numbers is more than their sign."""
+    """Whether the bytes before a number's last 16 hold more than copies of its sign."""
     raw = lanes.body.raw
     odd = lengths > _LONGEST_DECIMAL
     longer = np.flatnonzero((lengths > _TWO_WORDS) & ~odd)
@@ -175,7 +175,7 @@ def _too_large(lanes: Lanes, starts: Int64s, lengths: Int64s) -> Mask:
 def _beyond_38_digits(high: Int64s, low: UInt64s) -> Mask:
     limit_high, limit_low = _LIMIT
     above = (high > limit_high) | ((high == limit_high) & (low >= np.uint64(limit_low)))
-    # The negative limit is the complement of the positive one, and one more.
+    # Two's complement: -x is ~x + 1, so the limit for the complement is one less.
     flipped_high, flipped_low = ~high, ~low
     below = (flipped_high > limit_high) | (
         (flipped_high == limit_high) & (flipped_low >= np.uint64(limit_low - 1))
@@ -185,7 +185,7 @@ def _beyond_38_digits(high: Int64s, low: UInt64s) -> Mask:
 
 
 def unsigned_decimals_of(kind: pa.DataType, what: str) -> Callable[[UInt64s, Lanes], pa.Array]:
-    """Integers of 64 bits without a sign into DECIMAL."""
+    """Unsigned 64-bit integers into DECIMAL."""
     wide = pa.decimal128(_DIGITS, 0)
 
     def widen(values: UInt64s, lanes: Lanes) -> pa.Array:

@@ -1,8 +1,8 @@
-"""Texts and bytes, found as places and lengths, into Arrow columns.
+"""Builds Arrow columns of texts and bytes from their starts and lengths in a body.
 
-The bytes are not gathered one by one. An array over the whole body, whose offsets are in turn the
-beginning and the end of each text, holds the texts at its even places and what stands between
-them at the odd ones, without a copy. Arrow then takes the even places.
+The bytes are not copied one by one. An Arrow array over the whole body, whose offsets alternate
+between the beginning and the end of each text, has the texts at its even places and the bytes
+between them at the odd ones, without a copy. Taking the even places yields the column.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def bytes_column(body: Body, starts: Int64s, lengths: Int64s) -> pa.BinaryArray:
 
 
 def text_column(lanes: Lanes, starts: Int64s, lengths: Int64s, what: str) -> pa.StringArray:
-    """The texts at some places, one a lane, as a column of STRING; blames what is not UTF-8."""
+    """The texts at some places, one a lane, as a STRING column; records not in UTF-8 are bad."""
     found = bytes_column(lanes.body, starts, lengths)
     text = _as_text(found)
     try:
@@ -69,7 +69,7 @@ def _gathered(body: Body, starts: Int64s, lengths: Int64s) -> pa.BinaryArray:
 
 
 def _not_utf8(found: pa.BinaryArray) -> Int64s:
-    """Which values are not UTF-8: of a batch that has one, all that are not ASCII are tried."""
+    """Which values are not UTF-8: values that are not pure ASCII are decoded one by one."""
     offsets = np.frombuffer(found.buffers()[1], np.int32)[: len(found) + 1]
     data = np.frombuffer(found.buffers()[2], np.uint8)
     before = np.zeros(len(data) + 1, np.int64)

@@ -1,9 +1,9 @@
-"""Integers of seven bits a byte, lowest first, as Avro and Protobuf write them.
+"""Reads varints, seven bits a byte, lowest first, as Avro and Protobuf write them.
 
-The first byte of every lane is read. Where that is all, nothing more is done. Of the others the
-eight bytes at the cursor are loaded as one word: the lowest byte without its highest bit is the
-last one, and three shifts close the gaps between the groups of seven bits. Only what is longer
-than eight bytes, such as a negative number in Protobuf, takes two more loads.
+The first byte of every lane is read; for one-byte values nothing more is done. For the others the
+eight bytes at the cursor are loaded as one word: the lowest byte with its highest bit clear is the
+last one, and three shifts close the gaps between the groups of seven bits. Only varints longer
+than eight bytes, such as a negative number in Protobuf, take two more loads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def read_unsigned(lanes: Lanes, what: str) -> UInt64s:
         lanes.at[longer] += sizes - 1
         too_long = longer[sizes > _LARGEST_SIZE]
         if len(too_long):
-            # Whether it is too long or cut off is not to be told by bytes of another record.
+            # With fewer bytes left it is cut off: do not judge by the next record's bytes.
             cut = lanes.end[too_long] - at[too_long] < _LARGEST_SIZE
             lanes.lose(too_long[~cut], f"{what} is longer than 64 bits")
             values[too_long] = 0
@@ -50,20 +50,20 @@ def read_signed(lanes: Lanes, what: str) -> Int64s:
 
 
 def zigzag(values: UInt64s) -> Int64s:
-    """Numbers of which the lowest bit is the sign."""
+    """Decode zigzag numbers, whose lowest bit is the sign."""
     signed: Int64s = ((values >> _ONE) ^ (~(values & _ONE) + _ONE)).view(np.int64)
     return signed
 
 
 def read_length(lanes: Lanes, what: str, *, signed: bool) -> Int64s:
-    """A count of bytes that follow, and lie within the record; zero where they do not."""
+    """The length of a value, checked to lie within the record; zero where it does not."""
     lengths: Int64s
     if signed:
         lengths = read_signed(lanes, f"the length of {what}")
     else:
         lengths = read_unsigned(lanes, f"the length of {what}").view(np.int64)
     room = lanes.end - lanes.at
-    # As unsigned numbers, negative ones are larger than any room.
+    # Compared as unsigned, a negative length is larger than any room.
     odd = lengths.view(np.uint64) > room.view(np.uint64)
     if odd.any():
         lost = np.flatnonzero(odd)
@@ -75,7 +75,7 @@ def read_length(lanes: Lanes, what: str, *, signed: bool) -> Int64s:
 
 
 def _several_bytes(lanes: Lanes, at: Int64s) -> tuple[UInt64s, Int64s]:
-    """The integers at some places, and how many bytes each takes; 11 for too many."""
+    """The integers at some places, and how many bytes each takes; 11 if longer than 64 bits."""
     words = lanes.body.words[at]
     last = ~words & _MORE
     last &= ~last + _ONE
@@ -103,7 +103,7 @@ def _close(values: UInt64s, low: int, shift: int) -> UInt64s:
 
 
 def read_one_unsigned(raw: memoryview, at: int, end: int, what: str) -> tuple[int, int]:
-    """One integer, and where it ends.
+    """Read one integer, and return it with its end.
 
     Raises:
         ValueError: It is cut off or too long.
