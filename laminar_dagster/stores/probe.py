@@ -1,4 +1,4 @@
-"""The proof that a store honours conditions, tried on a throw-away object."""
+"""Check that a store honours conditional writes, with a temporary object."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ class S3Store:
             time.sleep(pause)
 
     def sweep(self, before: datetime) -> int:
-        """See ``ObjectStore.sweep``: aborts multipart uploads, whose parts cost money unseen."""
+        """See ``ObjectStore.sweep``: aborts multipart uploads, whose unlisted parts cost money."""
         probes = [info.key for info in self.list(PROBE_FOLDER) if info.modified < before]
         self.delete(probes)
         aborted = 0

@@ -166,7 +166,7 @@ def reply_to_condition(error: Exception, *, store: str, bucket: str, key: str) -
         case StoreUnavailable(reason=reason):
             return Unanswered(reason)
         case ServiceFailed(reason=reason):
-            # Not an S3 error: a proxy may have sent it, so the write may have been carried out.
+            # Not a known S3 error: a proxy may have sent it, and the write may have succeeded.
             return Unanswered(reason, lasting=meaning)
         case _:
             raise meaning from error

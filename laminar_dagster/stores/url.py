@@ -31,8 +31,8 @@ def open_store(url: str, base: Path = Path()) -> ObjectStore:
             prefix and the options may be left out.
 
     Raises:
-        InvalidConfig: It is none of these, or holds credentials. Says which part is wrong without
-            repeating the address, which may hold a secret. Or a file stands in the folder's place.
+        InvalidConfig: It is not such an address, or holds credentials; says which part is wrong
+            without repeating the address, which may hold a secret. Or the folder's path is a file.
         StoreUnavailable, AuthFailed, ServiceFailed: The folder of a local store cannot be made.
     """
     folder = local_folder(url, base)
