@@ -129,7 +129,7 @@ class SinkContract(CommittersContract, TellingContract):
     def test_an_epoch_without_rows_moves_the_ledger(
         self, place: SinkPlace, mode: Mode, files: int
     ) -> None:
-        """Also the first epoch, whose columns may be unknown because it has no files."""
+        """Also the first epoch, whose columns are unknown if it has no files."""
         sink = place.open(TABLE, mode)
         nothing = staged(place, *[[]] * files)
         for epoch in (1, 2):

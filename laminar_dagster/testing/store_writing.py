@@ -44,7 +44,7 @@ class WritingContract:
     def test_creating_again_with_other_bytes_is_refused(
         self, store: ObjectStore, sibling: ObjectStore
     ) -> None:
-        """Somebody else's object is left as it is."""
+        """Another writer's object is left unchanged."""
         store.create("a", b"first")
         for late in (store, sibling):
             with pytest.raises(ObjectExists) as caught:
