@@ -62,7 +62,7 @@ def decide(
 def require_kept(
     written_to: str | None, is_ours: Callable[[str], bool], is_there: Callable[[str], bool]
 ) -> None:
-    """Refuse to go on if the table with the epochs so far was renamed or dropped.
+    """Refuse to go on if the epochs so far are in another table, or in one that was dropped.
 
     Args:
         written_to: The table that holds the epochs so far; None if none of them had columns.

@@ -108,8 +108,8 @@ class DeltaSink:
             mode: Whether rows are appended, or replace the rows with the same key.
             key: The columns that identify a row in upsert mode.
             create: Whether to create the table, and to add columns that the view gains.
-            accept_changes_until: Rows that others removed or changed up to this version of the
-                table were meant to be; infinite for every version.
+            accept_changes_until: Accept that others removed or changed rows up to this version of
+                the table; infinite for every version.
             storage_options: For the object store; their values are never shown.
 
         Raises:
@@ -353,7 +353,7 @@ class DeltaSink:
                 deleted = cast(changes.deleted, keys) if changes.deleted else keys.empty_table()
                 writes.merge(table, rows, deleted, self._key, properties)
                 return
-            # The table is new or has no rows, so there is nothing to replace or delete.
+            # The table is new or has no columns yet, so there is nothing to replace or delete.
             self._add(table, rows, properties)
             return
         stream = RowStream(target, chain([first], files), partitioned_by)

@@ -1,7 +1,7 @@
 """Write Arrow arrays as Avro, all rows at once.
 
 There is a writer for each pair of a column type and an Avro type. It takes values that are not
-null, and returns pieces with one cell per value; a ``Slot`` around it handles nulls.
+null, and returns pieces with one row per value; a ``Slot`` around it handles nulls.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The same bytes in every row: a field's default, if the view has no column for it."""
+    """The same bytes in every row: a field's default, or null, if the view has no column for it."""
 
     data: bytes
 

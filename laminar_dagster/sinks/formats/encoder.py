@@ -23,8 +23,8 @@ class MessageEncoder(Protocol):
                 is no part of a message.
 
         Raises:
-            Unwritable: A value does not fit; says which column and which rows. The encoder keeps
-                no state, and can be used again.
+            Unwritable: A value does not fit; says which column and which rows. The error leaves
+                no state behind: the encoder can be used again.
         """
         ...
 

@@ -74,7 +74,7 @@ def while_fencing(
     Args:
         error: The error from librdkafka.
         sink_id: The sink.
-        trouble: The last error that librdkafka logged meanwhile, if any.
+        trouble: The last error that librdkafka reported meanwhile, if any.
         settings: The producer's settings, for their secrets.
     """
     reason = told(error, settings)

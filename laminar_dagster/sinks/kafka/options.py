@@ -51,7 +51,7 @@ class Limits:
         transaction: After this time the broker aborts a transaction by itself.
         commit: To wait for the answer to a commit, after which its outcome is unknown.
         abort: To wait for the answer to an abort, after which the broker's timeout ends it.
-        buffered: Messages in the client's buffer, not yet sent to the broker.
+        buffered: Messages in the client's buffer, not yet delivered to the broker.
         rows: Rows in one transaction.
         bytes: Bytes of staged output in one transaction.
     """

@@ -220,7 +220,7 @@ class TransactionalProducer:
         """Commit the transaction.
 
         Raises:
-            CommitOutcomeUnknown: There was no answer, or none that tells. Read the ledger.
+            CommitOutcomeUnknown: There was no answer, or no conclusive one. Read the ledger.
             FencedOut: A newer instance has taken over. If that was after the commit was accepted,
                 the epoch is published, so read the ledger here too.
         """

@@ -131,7 +131,7 @@ class KafkaSink:
         standing = self._standing()
         leader = standing.leader if standing else None
         if standing is None or leader is None or standing.epoch != leader.epoch:
-            # Some groups lag behind the leader, and their epoch's digest is no longer recorded.
+            # Some groups lag behind: the leader's record has no digest of the epoch before.
             return None
         return Published(EpochNumber(leader.epoch), leader.output_sha256)
 

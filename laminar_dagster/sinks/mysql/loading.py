@@ -135,7 +135,7 @@ class Loader:
         if not done.warnings:
             return
         warnings = self._session.run("SHOW WARNINGS").rows
-        # Take the first warning that is no note: notes only explain the one after them.
+        # Prefer a warning to a note, which explains the warning after it or is all there is.
         place, (_, code, text) = next(
             ((place, row) for place, row in enumerate(warnings) if row[0] != "Note"),
             (0, warnings[0] if warnings else ("", 0, f"{done.warnings} warnings")),

@@ -238,7 +238,7 @@ class PostgresSink:
         self._check_table_is_kept(connection, written_to)
         # Steps 4 and 5.
         has_columns = self._write(connection, staged_tables(staged), staged.progress)
-        # Check deferred constraints now: a violation at COMMIT would not be a write error.
+        # Check deferred constraints here, so that a violation is not an error of the COMMIT.
         connection.execute(_CHECK_CONSTRAINTS)
         # Step 6.
         name = self._target.table if has_columns else None

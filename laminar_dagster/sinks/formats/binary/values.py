@@ -12,7 +12,7 @@ from laminar_dagster.sinks.bad_values import BadValues
 from laminar_dagster.sinks.numbers import Int64s
 from laminar_dagster.sinks.pieces import Fixed, Piece, from_offsets, joined, parts_of, spread
 
-# Encodes an array without nulls, into pieces with one cell per value.
+# Encodes an array without nulls, into pieces with one row per value.
 Write = Callable[[pa.Array], Sequence[Piece]]
 
 
