@@ -1,1 +1,1 @@
-"""Where results go: a package for each kind of place, and what they share."""
+"""Sinks: a package for each kind of target, and modules that they share."""

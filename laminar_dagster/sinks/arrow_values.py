@@ -1,4 +1,4 @@
-"""Arrow values of every layout in those that encoders work on, and what stands in lists of them."""
+"""Normalise Arrow arrays to the few layouts that encoders handle, and take lists apart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def plain(array: pa.Array) -> pa.Array:
     if kind == plain_type(kind):
         return array
     if pa.types.is_struct(kind):
-        # Behind a null may stand anything, such as a place that no dictionary has.
+        # `flatten` masks the children of null structs, which may hold garbage, such as an index
+        # outside the dictionary.
         parts = [plain(part) for part in array.flatten()]
         return pa.StructArray.from_arrays(
             parts, names=[part.name for part in kind], mask=array.is_null()
@@ -34,7 +35,7 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type that ``plain`` gives to values of a type."""
+    """The type that ``plain`` converts a type to."""
     types = pa.types
     if types.is_dictionary(kind):
         return plain_type(kind.value_type)
@@ -49,18 +50,18 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.large_string()
     if types.is_binary(kind) or types.is_binary_view(kind) or types.is_fixed_size_binary(kind):
         return pa.large_binary()
-    # Arrow has few functions for 16 bits.
+    # Arrow has few compute functions for 16-bit floats.
     return pa.float32() if types.is_float16(kind) else kind
 
 
 def is_string(kind: pa.DataType) -> bool:
-    """Whether a type is text of any layout."""
+    """Whether a type is a string of any layout."""
     types = pa.types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Whether a type is bytes of any layout."""
+    """Whether a type is binary of any layout."""
     types = pa.types
     return bool(
         types.is_binary(kind)
@@ -77,13 +78,13 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def valid_rows(array: pa.Array) -> Rows:
-    """Which rows are not null."""
+    """A mask of the rows that are not null."""
     found: Rows = array.is_valid().to_numpy(zero_copy_only=False)
     return found
 
 
 def elements(array: pa.Array) -> tuple[Int64s, pa.Array]:
-    """How many values each list has, and all of them; of a map, its pairs as structs."""
+    """The length of each list, and all elements; for maps, the entries as structs."""
     if pa.types.is_map(array.type):
         pair = [array.type.key_field.with_name("key"), array.type.item_field.with_name("value")]
         array = array.cast(pa.large_list(pa.struct(pair)))
@@ -97,21 +98,21 @@ def owners_of(counts: Int64s) -> Int64s:
 
 
 def offsets_of(counts: Int64s) -> Int64s:
-    """Where the elements of each row begin, and where the last row's end."""
+    """The offset at which each row's elements begin, and the end of the last row's."""
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets
 
 
 def refuse_twins(counts: Int64s, keys: pa.Array) -> None:
-    """Refuse maps in which a key stands twice: a reader would keep one of the values in silence.
+    """Refuse maps with a duplicate key: a reader would silently keep one of the values.
 
     Args:
         counts: How many keys each map has.
-        keys: All of them, without nulls.
+        keys: The keys of all maps, without nulls.
 
     Raises:
-        BadValues: There is such a map.
+        BadValues: A map has a duplicate key.
     """
     if not len(keys) or counts.max() < 2:
         return
@@ -127,13 +128,13 @@ def refuse_twins(counts: Int64s, keys: pa.Array) -> None:
 
 
 def refuse_odd_text(array: pa.Array) -> None:
-    """Refuse texts that are not UTF-8, which Spark makes of binary without a word.
+    """Refuse strings that are not UTF-8, which Spark's cast from binary produces unchecked.
 
     Args:
         array: A LargeStringArray.
 
     Raises:
-        BadValues: There is one.
+        BadValues: A string is not UTF-8.
     """
     try:
         array.validate(full=True)

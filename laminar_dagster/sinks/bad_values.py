@@ -1,4 +1,4 @@
-"""Values that their target cannot hold, and how a person is told which rows have them."""
+"""Values that a target column cannot hold, and error messages that show their rows."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class BadValues(Exception):
     """Values that the column cannot hold.
 
     Attributes:
-        rows: True for each row to blame.
-        reason: What is wrong with them, after "has values that".
-        path: Where in a nested column they are, from its outermost field on.
+        rows: A mask of the rows with bad values.
+        reason: What is wrong with them, phrased to follow "has values that".
+        path: The field names that lead to them in a nested column, outermost first.
     """
 
     def __init__(self, rows: Rows, reason: str, path: tuple[str, ...] = ()) -> None:
-        """Blame rows."""
+        """Describe the bad rows."""
         super().__init__(reason)
         self.rows = rows
         self.reason = reason
         self.path = path
 
     def within(self, owners: npt.NDArray[np.int64], count: int, step: str = "") -> BadValues:
-        """The same blame for the rows that hold these values.
+        """The same error one level up: for the parent rows that hold these values.
 
         Args:
-            owners: For each value, the row that holds it.
-            count: How many such rows there are.
-            step: The name of what was entered to come from the row to the value.
+            owners: For each value, the parent row that holds it.
+            count: The number of parent rows.
+            step: The field name that leads from a parent row to its values.
         """
         rows = np.zeros(count, np.bool_)
         rows[owners[self.rows]] = True
@@ -48,10 +48,10 @@ class BadValues(Exception):
 
 
 def refuse(rows: Rows, reason: str) -> None:
-    """Refuse the values of the rows that are True, if there is any.
+    """Refuse the rows of a mask, if any is set.
 
     Raises:
-        BadValues: There is.
+        BadValues: A row is set.
     """
     if rows.any():
         raise BadValues(rows, reason)
@@ -59,10 +59,10 @@ def refuse(rows: Rows, reason: str) -> None:
 
 @contextmanager
 def blamed_on(batch: pa.RecordBatch, column: str, key: tuple[str, ...] = ()) -> Iterator[None]:
-    """What cannot be encoded, told with the rows to blame.
+    """Translate errors of encoding a column into ``Unwritable``, with a sample of the bad rows.
 
     Raises:
-        Unwritable: A value does not fit; with a sample of the rows.
+        Unwritable: A value does not fit.
     """
     try:
         yield
@@ -91,7 +91,7 @@ def show_values(names: Iterable[str], values: Iterable[str]) -> str:
 
 
 def sample(blamed: pa.RecordBatch, column: str, key: tuple[str, ...]) -> str:
-    """The first rows to blame: key and value, or the value alone."""
+    """The first bad rows as text: key and value, or the value alone."""
     names = dict.fromkeys((*key, column))
     count = min(_SAMPLE, blamed.num_rows)
     return "; ".join(show_row(blamed, place, names) for place in range(count))

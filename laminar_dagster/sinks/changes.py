@@ -1,7 +1,7 @@
-"""What an epoch's rows mean to a table: rows to append, rows to put by key, keys to delete.
+"""Split an epoch's changelog into rows to append or upsert, and keys to delete.
 
-A column ``_weight`` of +1 and -1 tells rows to put from keys to delete; it is never stored. The
-rows of an epoch apply in their order, file by file, so the last row of a key decides about it.
+A column ``_weight`` distinguishes inserts (+1) from retractions (-1); it is never stored. The rows
+of an epoch apply in order, file by file, so the last row of a key decides.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Mode = Literal["append", "upsert"]
 
 
 class Unwritable(Exception):
-    """Rows that cannot be published as they are. Nothing was; the text says why."""
+    """Rows that cannot be published as they are. Nothing was published; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Rows to write, and keys to delete. With deletes, no key is in both."""
+    """Rows to write, and keys to delete (None without deletes). No key is in both."""
 
     rows: pa.Table
     deleted: pa.Table | None
@@ -46,7 +46,7 @@ def check_columns(schema: pa.Schema, key: tuple[str, ...]) -> None:
         raise Unwritable("the view has no columns")
     seen: dict[str, str] = {}
     for name in names:
-        # Tables match names without regard to case; a view may have both spellings.
+        # Table column names are case-insensitive; a view's are not.
         other = seen.setdefault(name.casefold(), name)
         if other is not name:
             raise Unwritable(f"the columns `{other}` and `{name}` differ in nothing but case")
@@ -66,10 +66,10 @@ def check_columns(schema: pa.Schema, key: tuple[str, ...]) -> None:
 
 
 def check_rows(table: pa.Table, key: tuple[str, ...]) -> None:
-    """Refuse rows that no table can take, by their key and weight alone.
+    """Refuse rows that no table can take; checks the key and weight columns only.
 
     Args:
-        table: Has these columns at least.
+        table: The rows, with at least the key columns and ``_weight``, if it exists.
         key: The key columns in upsert mode; empty in append mode.
 
     Raises:
@@ -86,12 +86,12 @@ def check_rows(table: pa.Table, key: tuple[str, ...]) -> None:
 
 
 def split(table: pa.Table, key: tuple[str, ...], *, one_row_per_key: bool = False) -> Changes:
-    """Tell rows to write from keys to delete.
+    """Separate rows to write from keys to delete, by ``_weight``.
 
     Args:
         table: Rows in the order in which they apply.
         key: The key columns in upsert mode; empty in append mode.
-        one_row_per_key: Leave only the last row of each key, for sinks that cannot apply rows
+        one_row_per_key: Keep only the last row of each key, for sinks that cannot apply rows
             one after the other.
 
     Raises:
@@ -109,7 +109,7 @@ def split(table: pa.Table, key: tuple[str, ...], *, one_row_per_key: bool = Fals
 
 
 def last_of_each_key(table: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Leave the last row of each key, in the order of those rows."""
+    """Keep only the last row of each key, in the original order."""
     columns = {str(place): plain(table.column(name)) for place, name in enumerate(key)}
     rows = pa.table({**columns, "row": pa.arange(0, table.num_rows)})
     last = rows.group_by([*columns], use_threads=False).aggregate([("row", "max")])
@@ -128,6 +128,6 @@ def _check_weights(weights: pa.ChunkedArray, *, is_append: bool) -> None:
 
 
 def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A dictionary as the values it stands for: each chunk may number them differently."""
+    """Decode a dictionary column: its chunks may have different dictionaries."""
     kind = column.type
     return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column

@@ -1,10 +1,10 @@
 """Arrow values as JSON text, a column at a time.
 
-For messages, and for places that have no nested columns. Numbers and booleans are what they are in
-JSON; NaN and infinities, which JSON does not have, are null; decimals, dates and times are strings,
-binary is base64, a duration is how many of its unit. A time with a zone is spelt in UTC.
+For messages, and for targets without nested columns. Numbers and booleans are JSON numbers and
+booleans; NaN and infinities, which JSON does not have, are null; decimals, dates and times are
+strings, binary is base64, a duration is a number in its unit. A time with a zone is written in UTC.
 
-Arrow prints, quotes and joins; only texts that hold what must be escaped are rewritten.
+Vectorised with Arrow's compute functions; only strings with characters to escape are rewritten.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from laminar_dagster.sinks.times import ODD_YEARS, odd_years
 
 _SHORT: Final = {8: b"\\b", 9: b"\\t", 10: b"\\n", 12: b"\\f", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
 _LONGEST: Final = 6
-# How each byte is spelt within quotes, and how many bytes that takes.
+# The escaped form of each byte within a JSON string, and its length.
 _SPELT: Final = np.zeros((256, _LONGEST), np.uint8)
 _SIZES: Final = np.ones(256, np.int64)
 _SPELT[:, 0] = np.arange(256)
@@ -57,10 +57,10 @@ _KNOWN: Final = (
 
 
 def check_json(column: str, kind: pa.DataType) -> None:
-    """Refuse a type for which JSON has no form.
+    """Refuse a type that cannot be written as JSON.
 
     Raises:
-        Unwritable: There is none for a part of it.
+        Unwritable: The type, or a type nested in it, has no JSON form.
     """
     types, kind = pa.types, plain_type(kind)
     if types.is_map(kind):
@@ -84,22 +84,22 @@ def check_json(column: str, kind: pa.DataType) -> None:
 
 
 def documents(array: pa.Array) -> pa.Array:
-    """A document for each value, as a StringArray; null where it is null.
+    """The JSON text of each value, as a StringArray; null where the value is null.
 
     Raises:
-        BadValues: A value has no form.
+        BadValues: A value has no JSON form.
     """
     return json_texts(plain(array)).cast(pa.string())
 
 
 def json_texts(array: pa.Array) -> pa.Array:
-    """The text of each value, as a LargeBinaryArray; null where it is null.
+    """The JSON text of each value, as a LargeBinaryArray; null where the value is null.
 
     Args:
-        array: Plain values, of a type that ``check_json`` takes.
+        array: Values from ``plain``, of a type that ``check_json`` accepts.
 
     Raises:
-        BadValues: A value has no form.
+        BadValues: A value has no JSON form.
     """
     types, kind = pa.types, array.type
     if types.is_struct(kind):
@@ -120,13 +120,13 @@ def json_texts(array: pa.Array) -> pa.Array:
         return _wrapped(b'"', _base64(array), b'"')
     refuse(odd_years(array), ODD_YEARS)
     if types.is_timestamp(kind) and kind.tz is not None:
-        # To print it in its own zone takes Arrow forty times as long.
+        # Printing in the value's own zone is forty times slower in Arrow.
         return _wrapped(b'"', _printed(array.cast(pa.timestamp(kind.unit))), b'Z"')
     return _wrapped(b'"', _printed(array), b'"')
 
 
 def objects(names: Sequence[str], texts: Sequence[pa.Array]) -> pa.Array:
-    """Objects of so many members, from the texts of their values."""
+    """JSON objects with these member names, from the JSON texts of their values."""
     parts: list[pa.Array | pa.Scalar] = []
     for place, (name, text) in enumerate(zip(names, texts, strict=True)):
         before = b"," if place else b"{"
@@ -155,7 +155,7 @@ def _printed(array: pa.Array) -> pa.Array:
 
 def _floats(array: pa.Array) -> pa.Array:
     texts = pc.if_else(pc.is_finite(array), _printed(array), pa.scalar(None, pa.large_binary()))
-    # Arrow prints 1.0 as 1, and a reader that guesses types would take it for a whole number.
+    # Arrow prints 1.0 as 1, which a reader that infers types would take for an integer.
     bare = pc.and_(pc.equal(array, pc.trunc(array)), pc.invert(pc.match_substring(texts, "e")))
     if not pc.any(bare).as_py():
         return texts
@@ -177,7 +177,7 @@ def _strings(array: pa.Array) -> pa.Array:
 
 
 def _escaped(texts: pa.Array) -> pa.Array:
-    """Texts with all that must not stand within quotes spelt otherwise."""
+    """Texts with control characters, quotes and backslashes escaped."""
     offsets, data = parts_of(texts)
     raw = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
     sizes = offsets_of(_SIZES[raw])
@@ -188,7 +188,7 @@ def _escaped(texts: pa.Array) -> pa.Array:
 def _base64(array: pa.Array) -> pa.Array:
     values = array.fill_null(b"")
     sizes = lengths_of(values)
-    # Whole groups of three bytes become four letters, the last group after zeros were added.
+    # Pad with zeros to groups of three bytes, each of which becomes four letters.
     missing = -sizes % 3
     zeros = pa.array([b"", b"\0", b"\0\0"], pa.large_binary()).take(pa.array(missing))
     offsets, data = parts_of(pc.binary_join_element_wise(values, zeros, binary(b"")))
@@ -255,7 +255,7 @@ def _keys(keys: pa.Array) -> pa.Array:
 
 
 def _in_lists(counts: np.ndarray, texts: pa.Array) -> pa.Array:
-    """The texts of each row with commas between them."""
+    """The element texts of each row, joined with commas."""
     whole = texts.fill_null(b"null")
     lists = pa.LargeListArray.from_arrays(pa.array(offsets_of(counts)), whole)
     return pc.binary_join(lists, binary(b","))

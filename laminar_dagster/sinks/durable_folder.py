@@ -1,4 +1,4 @@
-"""Folders and files that outlive a power failure."""
+"""Make folders and files that survive a power failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def sync(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, each written down in the one that holds it."""
+    """Create a folder and missing parents, and sync the parent of each."""
     if path.is_dir():
         return
     make_folder(path.parent)

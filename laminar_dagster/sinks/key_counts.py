@@ -1,8 +1,8 @@
-"""Whether each key has one row at most, told from what is staged: its columns and the weights.
+"""Check that each key has at most one row, from the keys and weights of staged output.
 
-A row comes with a weight of 1, or without any, and is taken back with -1. A sink applies them in
-their order, by key. So of one key they have to take turns: two rows that come one after the other
-are two rows with one key, and so are two that go.
+An insert has a weight of 1, or none; a retraction has -1. A sink applies them in order, by key. So
+the weights of a key must alternate: two inserts in a row are two rows with one key, and so are two
+retractions in a row.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from laminar_dagster.sinks.changes import WEIGHT, plain
 from laminar_dagster.sinks.staged import staged_columns
 
 NONE_HELD: Final = HeldKeys(0, "")
-# No column of a view begins so.
+# Names that no column of a view has.
 _FIRST: Final = "_first_weight"
 _LAST: Final = "_last_weight"
 _REPEATS: Final = "_repeats"
 
 
 def changes_by_key(outputs: Iterable[StagedOutput], key: tuple[str, ...]) -> pa.Table | None:
-    """The first and the last weight of each key, and whether one came twice in a row.
+    """The first and the last weight of each key, and whether a weight came twice in a row.
 
     Args:
-        outputs: What was staged for one sink, in the order in which it applies.
-        key: Of the sink.
+        outputs: The staged outputs for one sink, in the order in which they apply.
+        key: The sink's key columns.
 
     Returns:
         A row for each key; None if there are no files.
@@ -62,12 +62,12 @@ def repeated(changes: pa.Table, key: tuple[str, ...]) -> HeldKeys:
 def to_look_up(
     changes: pa.Table, before: pa.Table | None, key: tuple[str, ...]
 ) -> tuple[pa.Table, HeldKeys]:
-    """The keys that no row may have yet, and those of which it is known that one has.
+    """Inserted keys to look up in the sink, which must not have them, and keys known to exist.
 
     Args:
-        changes: Of the epoch.
-        before: Of epochs that are published, and that the sink does not hold yet; None of none.
-        key: Of the sink.
+        changes: The epoch's result of ``changes_by_key``.
+        before: That of earlier epochs which the sink has not committed yet; None if there are none.
+        key: The sink's key columns.
     """
     new = changes.filter(pc.equal(changes.column(_FIRST), 1)).select(key)
     if before is None or not new.num_rows:
@@ -83,7 +83,7 @@ def to_look_up(
         [(_LAST, "min"), (_LAST, "max"), (_LAST, "count")]
     )
     least, most = summed.column(f"{_LAST}_min"), summed.column(f"{_LAST}_max")
-    # A key stands in each of the two once: 0 where it is new now, else what it was before.
+    # Each key occurs at most once per part: 0 if it is inserted now, else its last weight before.
     is_alone = pc.equal(summed.column(f"{_LAST}_count"), 1)
     unknown = summed.filter(pc.and_(is_alone, pc.and_(pc.equal(least, 0), pc.equal(most, 0))))
     there = summed.filter(pc.and_(pc.equal(least, 0), pc.equal(most, 1)))
@@ -91,12 +91,12 @@ def to_look_up(
 
 
 def shown(rows: pa.Table, key: tuple[str, ...]) -> HeldKeys:
-    """So many keys, and one of them for people."""
+    """The number of keys, and one of them as an example for messages."""
     return HeldKeys(rows.num_rows, show_row(rows, 0, key)) if rows.num_rows else NONE_HELD
 
 
 def found_by_search(row: Sequence[object] | None, key: tuple[str, ...]) -> HeldKeys:
-    """What a database answers: how many keys, and the values of one; no row if none."""
+    """Convert the row of a search: the number of keys, and the values of one; None for no keys."""
     if row is None:
         return NONE_HELD
     count, *values = row
@@ -113,7 +113,7 @@ def _in_turns(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
     starts = ends - lengths
     repeats = np.zeros(len(values), np.bool_)
     repeats[1:] = values[1:] == values[:-1]
-    # The first of a key comes after another key's last.
+    # The first weight of a key has another key's last weight before it: no repeat.
     repeats[starts] = False
     which = np.zeros(found.num_rows, np.bool_)
     which[np.searchsorted(ends, np.flatnonzero(repeats), side="right")] = True

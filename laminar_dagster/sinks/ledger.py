@@ -1,4 +1,4 @@
-"""The one rule of every sink: its ledger moves from N-1 to N and in no other way."""
+"""The rule of every sink's ledger: it moves from epoch N-1 to N, and in no other way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from laminar_dagster.core.ids import EpochNumber, SinkId
 from laminar_dagster.core.ports import Published
 from laminar_dagster.sinks.changes import Unwritable
 
-# Of a sink in a database: in it, each sink has a row.
+# The ledger table of sinks in a database, with a row per sink.
 LEDGER_TABLE: Final = "_laminar_ledger"
 
 # The last epoch, and the table that holds it if any epoch had columns.
@@ -19,12 +19,12 @@ Standing = tuple[EpochNumber | None, str | None]
 
 
 def standing(row: tuple[int, str | None] | None) -> Standing:
-    """What a sink's row says. Zero is the empty row of one who has not committed yet."""
+    """Parse a sink's ledger row. Epoch 0 is an empty row, added for locking before any commit."""
     return (EpochNumber(row[0]), row[1]) if row and row[0] else (None, None)
 
 
 def attested(row: tuple[int, str] | None) -> Published | None:
-    """What a sink's row says of its output."""
+    """The epoch and output digest in a sink's ledger row."""
     return Published(EpochNumber(row[0]), row[1]) if row and row[0] else None
 
 
@@ -38,7 +38,7 @@ class Decision(Enum):
 def decide(
     sink_id: SinkId, epoch: EpochNumber, joined_at: EpochNumber, ledger: EpochNumber | None
 ) -> Decision:
-    """Whether to publish an epoch. To be asked under the lock that the commit holds.
+    """Whether to publish an epoch. Call it under the lock that the commit holds.
 
     Args:
         sink_id: Which sink, for the error.
@@ -47,12 +47,12 @@ def decide(
         ledger: The last epoch that it holds; None for a ledger that does not exist.
 
     Raises:
-        LedgerMismatch: Publishing would leave a gap or double an epoch.
+        LedgerMismatch: Publishing would leave a gap or duplicate an epoch.
     """
     if ledger is not None and ledger == epoch:
         return Decision.SKIP
-    # A ledger that does not exist stands just before the epoch in which the sink joined, and for
-    # that epoch only: taken for a later one, a lost ledger would pass for a new sink.
+    # Without a ledger, only the epoch in which the sink joined is accepted: if a later one were, a
+    # lost ledger would look like a new sink.
     expected = joined_at.previous() if ledger is None else ledger
     if expected == epoch - 1:
         return Decision.COMMIT
@@ -62,15 +62,15 @@ def decide(
 def require_kept(
     written_to: str | None, is_ours: Callable[[str], bool], is_there: Callable[[str], bool]
 ) -> None:
-    """A ledger that goes on over an empty table would hide that the epochs below are gone.
+    """Refuse to go on if the epochs so far are in another table, or in one that was dropped.
 
     Args:
         written_to: The table that holds the epochs so far; None if none of them had columns.
         is_ours: Whether a name is that of the sink's table.
-        is_there: Whether there is a table of a name.
+        is_there: Whether a table of that name exists.
 
     Raises:
-        Unwritable: The epochs are elsewhere, or gone.
+        Unwritable: The epochs are in another table, or the table is gone.
     """
     if written_to is None:
         return

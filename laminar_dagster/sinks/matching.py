@@ -1,4 +1,4 @@
-"""The columns of a view against those of a table, whichever the database is."""
+"""Match the columns of a view with those of a table, for any database."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ C = TypeVar("C")
 
 
 def name_in_table(renamed: Mapping[str, str], column: str) -> str:
-    """What the table calls a column of the view."""
+    """The table's name for a column of the view."""
     folded = {name.casefold(): target for name, target in renamed.items()}
     return folded.get(column.casefold(), column)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where rows go, and how.
+    """The table that rows are written to, and how.
 
     Attributes:
-        key: Columns of the view, in upsert mode.
-        create: Whether the table, and columns that it lacks, may be made.
-        renamed: Columns of the table by those of the view; others keep their names.
+        key: The view's key columns in upsert mode; empty in append mode.
+        create: Whether the table, and columns that it lacks, may be created.
+        renamed: The table's column names by those of the view, where they differ.
     """
 
     table: str
@@ -36,23 +36,23 @@ class Target:
     renamed: Mapping[str, str]
 
     def name_of(self, column: str) -> str:
-        """What the table calls a column of the view."""
+        """The table's name for a column of the view."""
         return name_in_table(self.renamed, column)
 
 
 def columns_for(
     target: Target, schema: pa.Schema, identifier: Callable[[str], object]
 ) -> tuple[pa.Field, ...]:
-    """The columns of a view that are to reach a table, whatever the table is like.
+    """The columns of a view to be stored, after checks that do not depend on the existing table.
 
     Args:
         target: The table.
         schema: The columns of the view.
-        identifier: Raises ``InvalidName`` for a name that the database cannot hold.
+        identifier: Raises ``InvalidName`` for a name that the database does not allow.
 
     Raises:
-        Unwritable: No table could take them.
-        InvalidName: The database cannot hold one of their names.
+        Unwritable: No table could hold the columns.
+        InvalidName: The database does not allow one of their names.
     """
     check_columns(schema, target.key)
     fields = stored_columns(schema)
@@ -67,15 +67,15 @@ def match(
     fitted: Callable[[pa.Field], C | None],
     made: Callable[[pa.Field], C],
 ) -> tuple[list[C], list[C]]:
-    """Each column as the table has it, or as it would be made.
+    """Match each column with the table's column, or with the one to create.
 
     Args:
         fields: The columns of the view.
-        fitted: One as the table has it; None if it has none.
-        made: One as it would be made.
+        fitted: Matches a column with the table's; None if the table has none.
+        made: Describes the column to create.
 
     Returns:
-        All of them, and those that have to be made.
+        All columns, and those that have to be created.
     """
     columns, missing = [], []
     for field in fields:
@@ -87,13 +87,13 @@ def match(
 
 
 def check_may_add(target: Target, missing: Iterable[str]) -> str:
-    """Columns that a table lacks may be added, if there are any.
+    """Refuse to add columns to a table unless ``create`` allows it.
 
     Returns:
-        Their names, for people.
+        Their names, for messages.
 
     Raises:
-        Unwritable: They may not.
+        Unwritable: There are missing columns, and they may not be added.
     """
     names = ", ".join(f"`{name}`" for name in missing)
     if names and not target.create:
@@ -104,17 +104,17 @@ def check_may_add(target: Target, missing: Iterable[str]) -> str:
 
 
 def check_not_computed(where: str, is_generated: bool) -> None:
-    """A column that the server fills by itself cannot be written.
+    """Refuse a generated column, which cannot be written.
 
     Raises:
-        Unwritable: It is one.
+        Unwritable: The server computes the column.
     """
     if is_generated:
         raise Unwritable(f"{where} is computed by the server and cannot be written")
 
 
 def unfit(where: str, shown: str, kind: pa.DataType, better: str) -> Unwritable:
-    """What is said of a column that would change values."""
+    """The error for a table column that does not hold every value of the view's type."""
     return Unwritable(
         f"{where} is of type {shown}, which does not hold every value of type"
         f" {kind} as it is; make it {better}, or cast it in the view"
@@ -122,10 +122,10 @@ def unfit(where: str, shown: str, kind: pa.DataType, better: str) -> Unwritable:
 
 
 def check_renamed(renamed: Iterable[str], names: Sequence[str]) -> None:
-    """Each option ``column.NAME`` must name a column of the view.
+    """Check that each option ``column.NAME`` names a column of the view.
 
     Raises:
-        Unwritable: One does not.
+        Unwritable: An option names another column.
     """
     known = {each.casefold() for each in names}
     for name in renamed:
@@ -136,13 +136,13 @@ def check_renamed(renamed: Iterable[str], names: Sequence[str]) -> None:
 
 
 def check_distinct(columns: Iterable[tuple[str, str]]) -> None:
-    """No two columns of the view may go to one of the table.
+    """Check that no two columns of the view go to the same column of the table.
 
     Args:
-        columns: Names in the view, each with the one in the table.
+        columns: The names in the view, each with the name in the table.
 
     Raises:
-        Unwritable: Two do.
+        Unwritable: Two columns have the same target.
     """
     seen: dict[str, str] = {}
     for name, target in columns:
@@ -152,10 +152,10 @@ def check_distinct(columns: Iterable[tuple[str, str]]) -> None:
 
 
 def check_required(table: str, required: Iterable[str], given: Iterable[str]) -> None:
-    """The view must have every column that an insert has to name.
+    """Check that the view has every column that the table requires in an insert.
 
     Raises:
-        Unwritable: One is missing.
+        Unwritable: A required column is missing.
     """
     ours = {*given}
     for name in required:

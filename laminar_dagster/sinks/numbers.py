@@ -1,4 +1,4 @@
-"""Arrow's values for numpy, and checks that databases share."""
+"""Arrow values as numpy arrays, and a length check that databases share."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ Int64s = npt.NDArray[np.int64]
 
 
 def numbers(array: pa.Array) -> Numbers:
-    """Values for numpy; a null is 0."""
+    """Values as a numpy array; a null is 0."""
     found: Numbers = array.fill_null(0).to_numpy(zero_copy_only=False)
     return found
 
 
 def flags(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """Booleans for numpy; a null is False."""
+    """Booleans as a numpy array; a null is False."""
     found: npt.NDArray[np.bool_] = array.fill_null(False).to_numpy(zero_copy_only=False)
     return found
 
 
 def of_length(array: pa.Array, length: int, *, exactly: bool) -> pa.Array:
-    """Texts, if they have at most so many characters, or exactly so many.
+    """Texts of at most, or exactly, ``length`` characters.
 
-    A server cuts spaces off a text that is too long, and fills one up that is too short.
+    A server would silently drop excess trailing spaces, and pad a ``char`` that is too short.
 
     Raises:
-        BadValues: One has not.
+        BadValues: A text has another length.
     """
     array = array.cast(pa.string())
     lengths = pc.utf8_length(array)

@@ -1,4 +1,4 @@
-"""The options of a ``CREATE SINK … WITH (…)``: known names only, every mistake at once."""
+"""Parse the options of a ``CREATE SINK … WITH (…)``, and report all mistakes at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ L = TypeVar("L", bound="DataclassInstance")
 
 
 class SinkOptions:
-    """Takes options out one by one; ``finish`` refuses what is left or was wrong."""
+    """Consumes a sink's options one by one; ``finish`` reports unknown and invalid ones."""
 
     def __init__(self, table: SinkTable) -> None:
         """Begin with all of a sink's options."""
@@ -31,7 +31,7 @@ class SinkOptions:
         self._problems: list[tuple[str, str]] = []
 
     def text(self, name: str, default: str | None = None) -> str:
-        """An option that must not be empty, and must be there unless it has a default."""
+        """A text option, not empty; required unless it has a default."""
         value = self._take(name)
         if value is None:
             if default is None:
@@ -42,7 +42,7 @@ class SinkOptions:
         return value
 
     def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
+        """A boolean option: ``true`` or ``false``."""
         return {"true": True, "false": False}[
             self.choice(name, ("true", "false"), str(default).lower())
         ]
@@ -59,15 +59,15 @@ class SinkOptions:
             return default
 
     def limit(self, name: str, default: float) -> float:
-        """A duration that is more than nothing."""
+        """A duration greater than zero."""
         found = self.seconds(name, default)
         if not found > 0:
-            # To a server it would mean no limit, and a writer that hangs would keep others out.
+            # For a server, 0 means no limit: a writer that hangs would block others for ever.
             self._add(f"`{name}` must be more than nothing")
         return found
 
     def limits(self, defaults: L) -> L:
-        """A limit ``NAME_timeout`` for every field of a record of them."""
+        """A dataclass of limits, with each field ``NAME`` from the option ``NAME_timeout``."""
         found: dict[str, Any] = {
             each.name: self.limit(f"{each.name}_timeout", getattr(defaults, each.name))
             for each in fields(defaults)
@@ -75,11 +75,11 @@ class SinkOptions:
         return type(defaults)(**found)
 
     def table_name(self, table: SinkTable, instead: str) -> str:
-        """``table``, by default the sink's own name. What it is in has an option of its own.
+        """The option ``table``, by default the sink's name, without a schema or database.
 
         Args:
-            table: What the sink is called.
-            instead: What to write instead of a name with a dot.
+            table: The sink's declaration.
+            instead: What to suggest in place of a qualified name.
         """
         name = self.text("table", str(table.sink_id))
         if "." in name:
@@ -87,7 +87,7 @@ class SinkOptions:
         return name
 
     def renamed(self) -> dict[str, str]:
-        """Columns of the table by those of the view, from ``column.NAME``."""
+        """The table's column names by those of the view, from the options ``column.NAME``."""
         found = self.prefixed("column.")
         for column, target in found.items():
             if not column or not target:
@@ -95,7 +95,7 @@ class SinkOptions:
         return found
 
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
-        """One of a few words."""
+        """An option with a fixed set of values, case-insensitive."""
         value = self._take(name)
         if value is None:
             return default
@@ -108,7 +108,7 @@ class SinkOptions:
         return found or default
 
     def count(self, name: str, default: int, least: int = 1) -> int:
-        """A whole number."""
+        """An integer option of at least ``least``."""
         value = self._take(name)
         if value is None:
             return default
@@ -118,7 +118,7 @@ class SinkOptions:
         return int(value)
 
     def size(self, name: str, default: int) -> int:
-        """Bytes, such as ``16MiB``."""
+        """A size in bytes, such as ``16MiB``."""
         value = self._take(name)
         if value is None:
             return default
@@ -129,7 +129,7 @@ class SinkOptions:
             return default
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Names with commas between them, each once."""
+        """A list of distinct names, separated by commas."""
         value = self._take(name)
         found = tuple(part.strip() for part in value.split(",")) if value is not None else ()
         if not all(found) or len({each.casefold() for each in found}) != len(found):
@@ -148,17 +148,17 @@ class SinkOptions:
         return mode, key
 
     def prefixed(self, prefix: str) -> dict[str, str]:
-        """Every option whose name begins with a prefix, without it."""
+        """All options with a prefix, by their names without it."""
         self._known.append(f"{prefix}…")
         found = [name for name in self._left if name.startswith(prefix)]
         return {name.removeprefix(prefix): self._left.pop(name) for name in found}
 
     def refuse(self, problem: str, suggestion: str = "") -> None:
-        """Add a mistake that the sink itself has found."""
+        """Record a mistake, which ``finish`` reports."""
         self._add(problem, suggestion)
 
     def finish(self) -> None:
-        """Refuse unknown options, and report every mistake there was.
+        """Report unknown options and all recorded mistakes.
 
         Raises:
             InvalidConfig: Lists them. No value is shown, since it may be a secret.
@@ -181,9 +181,9 @@ class SinkOptions:
 
 
 def write_mode(table: SinkTable) -> tuple[Mode, tuple[str, ...]]:
-    """The mode of a sink and the columns of its key, whatever its connector; none when it appends.
+    """The mode and key columns of a sink of any connector; no key columns in append mode.
 
-    The options are those that the sink itself has checked.
+    Checks nothing: the sink has checked its options already.
     """
     is_upsert = table.options.get("mode", "append").lower() == "upsert"
     return "upsert" if is_upsert else "append", table.key
@@ -191,10 +191,10 @@ def write_mode(table: SinkTable) -> tuple[Mode, tuple[str, ...]]:
 
 @contextmanager
 def told_at(place: Place) -> Iterator[None]:
-    """What a sink has against its own description, told at the place of that description.
+    """Add the place of a sink's ``CREATE SINK`` to errors in its configuration.
 
     Raises:
-        InvalidConfig: Names the place.
+        InvalidConfig: The original problem, at that place.
     """
     try:
         yield
@@ -204,7 +204,7 @@ def told_at(place: Place) -> Iterator[None]:
 
 
 def problem_with_key(mode: Mode, key: tuple[str, ...]) -> tuple[str, str] | None:
-    """What is wrong with a mode and its key, and what to do; None when nothing is."""
+    """The problem with a mode and its key, and what to do about it; None if there is none."""
     if mode == "upsert" and not key:
         return "mode `upsert` needs a key", "name its columns: key = 'a, b'"
     if mode == "append" and key:

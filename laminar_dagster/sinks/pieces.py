@@ -1,9 +1,8 @@
-"""Binary rows assembled in columns: what stands side by side in every row, joined at once.
+"""Assemble binary rows from columns, vectorised: no row is processed on its own.
 
-A piece is a part of every row. What is equally long in every row is a ``Fixed``; what has few
-bytes, but not always as many, is ``Cells``; all else is ``Varying``. Neighbours of the first two
-kinds become one block of numpy, and Arrow joins the blocks to what varies. No record is touched by
-itself.
+A piece is one part of every row. ``Fixed`` has the same length in every row; ``Cells`` has few
+bytes, whose number varies; ``Varying`` is all else. Adjacent pieces of the first two kinds become
+one numpy block, and Arrow joins the blocks with the varying pieces.
 """
 
 from __future__ import annotations
@@ -19,25 +18,24 @@ import pyarrow.compute as pc
 
 from laminar_dagster.sinks.numbers import Int64s, Numbers
 
-# A numpy type in the order of the wire, and what stands there: one value for all rows, or one
-# for each.
+# A numpy type in wire byte order, and its values: one for all rows, or one per row.
 Field = tuple[Any, int | Numbers]
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Fields that are there, and equally long, in every row."""
+    """Fields that are present, with the same length, in every row."""
 
     fields: tuple[Field, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """A few bytes of each row.
+    """A few bytes of each row, whose number varies.
 
     Attributes:
-        bytes: A line for each row.
-        there: Which of them are there.
+        bytes: A matrix with a line per row.
+        there: A mask of the bytes that are present.
     """
 
     bytes: npt.NDArray[np.uint8]
@@ -55,22 +53,22 @@ Piece = Fixed | Cells | Varying
 
 
 def binary(value: bytes) -> pa.Scalar:
-    """Bytes for Arrow. Made where they are used: a scalar in a module would load pandas with it."""
+    """An Arrow scalar of bytes. Not a module constant: creating one imports pandas."""
     return pa.scalar(value, pa.large_binary())
 
 
 def block(count: int, fields: Sequence[Field]) -> pa.Array:
-    """Fields side by side in every row, as a LargeBinaryArray."""
+    """The concatenated fields of each row, as a LargeBinaryArray."""
     lines = _lines(count, fields)
     return from_offsets(np.arange(count + 1, dtype=np.int64) * lines.shape[1], pa.py_buffer(lines))
 
 
 def joined(count: int, pieces: Iterable[Piece]) -> pa.Array:
-    """The pieces of every row side by side, as a LargeBinaryArray.
+    """The concatenated pieces of each row, as a LargeBinaryArray.
 
     Args:
-        count: How many rows there are.
-        pieces: In their order; none makes empty rows.
+        count: The number of rows.
+        pieces: The pieces in order; without any, rows are empty.
     """
     parts: list[pa.Array] = []
     run: list[Fixed | Cells] = []
@@ -88,7 +86,7 @@ def joined(count: int, pieces: Iterable[Piece]) -> pa.Array:
 
 
 def spread(piece: Piece, places: Int64s, count: int) -> Piece:
-    """A piece of some rows, in order, as one of more: nothing stands in the others."""
+    """Expand a piece of some rows, at ``places``, to ``count`` rows; the others get no bytes."""
     if isinstance(piece, Varying):
         lengths = np.zeros(count + 1, np.int64)
         lengths[places + 1] = lengths_of(piece.values)
@@ -103,10 +101,10 @@ def spread(piece: Piece, places: Int64s, count: int) -> Piece:
 
 
 def parts_of(values: pa.Array) -> tuple[Int64s, pa.Buffer]:
-    """Where the values of a LargeBinaryArray begin and end, and the bytes they are in."""
+    """The offsets and the data buffer of a LargeBinaryArray."""
     _, offsets, data = values.buffers()
     found = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
-    # Of no rows there may be no offset at all.
+    # An empty array may have an empty offsets buffer.
     return (found if len(found) else np.zeros(1, np.int64)), data or pa.py_buffer(b"")
 
 
@@ -117,7 +115,7 @@ def from_offsets(offsets: Int64s, data: pa.Buffer) -> pa.Array:
 
 
 def lengths_of(values: pa.Array) -> Int64s:
-    """How many bytes each value of a LargeBinaryArray has."""
+    """The length in bytes of each value of a LargeBinaryArray."""
     offsets, _ = parts_of(values)
     found: Int64s = np.diff(offsets)
     return found
@@ -144,7 +142,7 @@ def _together(count: int, run: Sequence[Fixed | Cells]) -> pa.Array:
 
 
 def _lines(count: int, fields: Sequence[Field]) -> npt.NDArray[np.uint8]:
-    """Fields side by side, a line for each row."""
+    """A byte matrix of the concatenated fields, with a line per row."""
     layout = np.dtype([(f"f{place}", form) for place, (form, _) in enumerate(fields)])
     made = np.empty(count, layout)
     for place, (_, values) in enumerate(fields):

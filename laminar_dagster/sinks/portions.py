@@ -1,4 +1,4 @@
-"""An epoch's rows in portions that one statement takes, and in batches that fit into memory."""
+"""Cut an epoch's rows into portions for one statement each, and into batches that fit in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from laminar_dagster.sinks.changes import Unwritable
 
-# One statement takes so much, so that a limit on its time is no limit on an epoch.
+# The size of one statement, so that a statement time-out does not limit the size of an epoch.
 _BYTES_PER_STATEMENT: Final = 64 * 2**20
 _ROWS_PER_BATCH: Final = 16_384
 # A batch is assembled in memory, and its offsets have 32 bits.
@@ -40,7 +40,7 @@ def batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def ahead(items: Iterator[_T]) -> Iterator[_T]:
-    """Make the next item while the last one is on its way."""
+    """Compute the next item in a thread while the caller handles the last one."""
     nothing = object()
     with ThreadPoolExecutor(1, thread_name_prefix="encode") as pool:
         following = pool.submit(next, items, nothing)
@@ -50,10 +50,10 @@ def ahead(items: Iterator[_T]) -> Iterator[_T]:
 
 
 def check_count(taken: int, sent: int) -> None:
-    """Every row must have arrived.
+    """Check that all rows were inserted.
 
     Raises:
-        Unwritable: Something left rows out.
+        Unwritable: Rows are missing, such as because of a trigger.
     """
     if taken != sent:
         raise Unwritable(
@@ -71,7 +71,7 @@ def _slices(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def _halves(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch, or parts of it that are small enough; one row is never split."""
+    """Halve a batch until its parts are small enough, or have one row."""
     if not batch.num_rows:
         return
     if batch.nbytes <= _BYTES_PER_BATCH or batch.num_rows == 1:

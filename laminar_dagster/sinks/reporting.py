@@ -1,4 +1,4 @@
-"""What goes wrong in a transaction, under the names of this project, whichever the driver is."""
+"""Error translation around a sink's transaction, for any database driver."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ E = TypeVar("E", bound=Exception)
 def reported(
     sink_id: SinkId, epoch: EpochNumber, kind: type[E], named: Callable[[E], LaminarError]
 ) -> Iterator[None]:
-    """Errors under their names. The transaction is rolled back by then.
+    """Translate the driver's errors. The transaction is rolled back by then.
 
     Args:
-        sink_id: Whose transaction it is.
-        epoch: What it publishes.
-        kind: The errors of the driver.
-        named: What such an error is called, if nothing was published.
+        sink_id: The sink.
+        epoch: The epoch that the transaction publishes.
+        kind: The base class of the driver's errors.
+        named: Translates a driver's error, given that nothing was published.
 
     Raises:
         WriteFailed: The rows cannot be published as they are.

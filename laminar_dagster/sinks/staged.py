@@ -1,4 +1,4 @@
-"""Staged output as Arrow tables: one for each file, in the order of the manifest."""
+"""Read staged output as Arrow tables, one per file, in the order of the manifest."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _AT_ONCE: Final = 8
 
 
 def staged_tables(staged: StagedOutput) -> Iterator[pa.Table]:
-    """Read the files one after the other, so that one of them is in memory at a time.
+    """Read the files one by one, with one of them in memory at a time.
 
     Raises:
-        ObjectMissing, ChecksumMismatch: From ``staged.read``, as they are.
-        MalformedDocument: A file is no Arrow file, or not the one that the manifest describes.
+        ObjectMissing, ChecksumMismatch: From ``staged.read``.
+        MalformedDocument: A file is not an Arrow file, or does not match its manifest entry.
     """
     schema = None
     for file in staged.entry.files:
@@ -40,18 +40,18 @@ def staged_tables(staged: StagedOutput) -> Iterator[pa.Table]:
 def staged_columns(
     staged: StagedOutput, choose: Callable[[pa.Schema], Sequence[str]]
 ) -> Iterator[pa.Table]:
-    """Read some columns of the files in their order, and of large files nothing else.
+    """Read some columns of each file, in order; large files are not read as a whole.
 
     Args:
-        staged: What to read.
-        choose: Which columns, by those of a file.
+        staged: The staged output.
+        choose: Chooses columns, given a file's schema.
 
     Raises:
-        ObjectMissing, ChecksumMismatch: As they come.
-        MalformedDocument: A file is no Arrow file, or not like the first one.
+        ObjectMissing, ChecksumMismatch: From the staged output.
+        MalformedDocument: A file is not an Arrow file, or has other columns than the first one.
     """
     files, schema = staged.entry.files, None
-    # A store answers after a while, whatever is asked; many small files would wait one by one.
+    # In parallel, because many small files would each cost the store's latency.
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="check") as pool:
         for start in range(0, len(files), _AT_ONCE):
             some = files[start : start + _AT_ONCE]
@@ -65,7 +65,7 @@ def staged_columns(
 
 
 def without_views(table: pa.Table) -> pa.Table:
-    """Texts and bytes in a layout that can be filtered and grouped, which views cannot be."""
+    """Convert columns of Arrow's view layout, which Arrow cannot filter or group."""
     for place, field in enumerate(table.schema):
         if _has_view(field.type):
             chunks = [plain(chunk) for chunk in table.column(place).chunks]

@@ -1,8 +1,8 @@
-"""Whether a sink can take the values that an epoch has staged, asked before it is prepared.
+"""Check staged values against a sink before the epoch is prepared.
 
-An epoch that is prepared is never computed again. A row that only the commit refuses would stop the
-sink for good, whatever becomes of the query. So the commit's own checks are made beforehand, of the
-columns that they are about.
+A prepared epoch is never computed again. A row that only the commit refuses would block the sink
+for good, even if the query is fixed. So the commit's checks run beforehand, on the columns that
+they need.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from laminar_dagster.sinks.staged import staged_columns
 
 
 class EncodedColumn(Protocol):
-    """A column of the view, and how a table's column is sent its values."""
+    """A column of the view, with its encoder for the table's column."""
 
     @property
     def name(self) -> str:
-        """In the view."""
+        """The name in the view."""
         ...
 
     @property
     def encode(self) -> Callable[[pa.Array], object]:
-        """Raises ``BadValues`` for what the column cannot hold."""
+        """The encoder, which raises ``BadValues`` for values that the column cannot hold."""
         ...
 
 
@@ -37,7 +37,7 @@ def check_changes(staged: StagedOutput, key: tuple[str, ...]) -> None:
     """Refuse keys and weights that no table can take. Reads no other columns.
 
     Args:
-        staged: What an epoch has staged.
+        staged: The staged output of an epoch.
         key: The key columns in upsert mode; empty in append mode.
 
     Raises:
@@ -51,12 +51,12 @@ def check_changes(staged: StagedOutput, key: tuple[str, ...]) -> None:
 def check_values(
     staged: StagedOutput, columns: Sequence[EncodedColumn], key: tuple[str, ...]
 ) -> None:
-    """Refuse keys, weights and values that a table cannot take: those that the commit refuses.
+    """Refuse the keys, weights and values that the commit would refuse.
 
-    Rows that a later one of their key replaces are not sent, and so are not refused either.
+    Rows that a later row of the same key replaces are not written, so they are not checked.
 
     Raises:
-        Unwritable: Says which column, and shows rows to blame.
+        Unwritable: Says which column, and shows bad rows.
         ObjectMissing, ChecksumMismatch, MalformedDocument: A file cannot be read.
     """
 
@@ -80,9 +80,9 @@ def _present(schema: pa.Schema, names: Sequence[str]) -> list[str]:
 
 
 def _is_choosy(schema: pa.Schema, name: str) -> bool:
-    """Whether the type leaves anything to refuse; a column that does not fit it was refused.
+    """Whether a column's values can be refused. Integers and booleans cannot: their types fit.
 
-    A server may have no form for NaN.
+    Other types can, such as a float that is NaN.
     """
     kind = schema.field(name).type
     return not (pa.types.is_integer(kind) or pa.types.is_boolean(kind))

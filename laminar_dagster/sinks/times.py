@@ -1,4 +1,4 @@
-"""Times as whole numbers of a unit."""
+"""Convert times to integers of a unit, and find years that cannot be printed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def counted(
     last: int = MOST,
     too_far: str = "are too large for 64 bits",
 ) -> Int64s:
-    """Timestamps, times or durations as so many of a unit; a null is 0.
+    """Timestamps, times or durations as integers of a unit; a null is 0.
 
     Args:
-        array: What to count.
-        unit: As Arrow spells it: ``us``.
-        first: The least number to allow.
-        last: The largest.
-        too_far: What is wrong with the others.
+        array: The values.
+        unit: The unit as in Arrow: ``us``.
+        first: The smallest number to allow.
+        last: The largest number to allow.
+        too_far: The reason to give for numbers out of bounds.
 
     Raises:
         BadValues: A value is not whole in this unit, or out of bounds.
@@ -50,16 +50,16 @@ def counted(
         refuse(found % step != 0, f"are no whole {_NAMES[unit]}")
         found //= step
     is_too_far = (found < -(-first // factor)) | (found > last // factor)
-    # A null, which is 0 here, need not be within the bounds.
+    # Ignore nulls, which are 0 here and may be out of bounds.
     refuse(is_too_far & flags(array.is_valid()), too_far)
     counts: Int64s = found * factor
     return counts
 
 
 def odd_years(array: pa.Array) -> Rows:
-    """Which values are times without a four-digit year.
+    """A mask of the dates and timestamps whose year is not between 1 and 9999.
 
-    Arrow prints such a time as an error message, not as an error.
+    They must be refused: Arrow prints such a time as an error message, instead of raising.
     """
     if pa.types.is_timestamp(array.type):
         scale = _PER_SECOND[array.type.unit]

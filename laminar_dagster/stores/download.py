@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to fill; it gets its name when the block ends well, and goes when it does not."""
+    """A file to write; renamed to ``path`` when the block succeeds, deleted when it raises."""
     part = path.with_name(f".{uuid.uuid4().hex}.part")
     try:
         with open(part, "xb") as file:

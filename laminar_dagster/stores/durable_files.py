@@ -1,13 +1,13 @@
-"""Files that are whole as soon as they have a name, and known to be durable or known not to be.
+"""Atomic file creation on a POSIX disk, where a reader can tell whether a file is durable.
 
 A file is written and synced in ``.tmp`` first, and then linked to its name in one step. The
-temporary name goes only after the folders above the real name are synced. So a file with more than
-one link is one whose writer did not get that far, and whoever finds such a file syncs its folders
-before relying on it. Otherwise a reader could act on a name that a power cut takes away again.
+temporary name is removed only after the folders above the real name are synced. So a file with more
+than one link is one whose writer may have died before that sync, and a reader that finds one syncs
+its folders before relying on it. Otherwise it could act on a name that a power cut removes again.
 
-A root that is made here is its own account's alone: dead letters are raw records, and state holds
-keys. One that was there keeps its mode, and what is made below it takes the same: whoever wants to
-share a store with a group makes its folder first. Never is anything wider than the umask allows.
+A root folder created here is private to its account (0700): dead letters are raw records, and state
+holds keys. An existing root keeps its mode, and everything created below it inherits that mode: to
+share a store with a group, create its folder first. No mode is ever wider than the umask allows.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ _READ_AND_WRITE: Final = 0o666
 
 @dataclass(slots=True)
 class Temporary:
-    """A file in ``.tmp`` that goes when its writer is done, unless it is told to stay."""
+    """A file in ``.tmp``, deleted when its writer is done unless ``keep`` is set."""
 
     path: Path
     keep: bool = False
 
 
 class SyncFailed(Exception):
-    """A file got its name, but the name could not be made durable."""
+    """A file got its name, but its folders could not be synced: a power cut may remove the name."""
 
 
 class DurableFiles:
     """The files below a root folder. Raises ``OSError`` as the system does."""
 
     def __init__(self, root: Path, url: str, lock_timeout: float) -> None:
-        """Take the root as it is; `establish` makes it."""
+        """Touch nothing on disk; `establish` creates the root."""
         self.root = root
         self._url = url
         self._lock_timeout = lock_timeout
@@ -70,23 +70,23 @@ class DurableFiles:
         if self._temporary.is_dir():
             self._mode = self._mode_of_root()
             return
-        # Folders above may hold more than this store.
+        # Only the root is private: folders above it may hold more than this store.
         self.root.mkdir(_PRIVATE, parents=True, exist_ok=True)
         self._mode = self._mode_of_root()
-        # Also when the root was there: its maker may have been killed before it came to this, and
-        # did not, then, get as far as the folder for temporary files.
+        # Sync also when the root existed: without ``.tmp``, the process that created the root was
+        # perhaps killed before it synced.
         for folder in self.root.parents:
             with contextlib.suppress(PermissionError):
                 sync_folder(folder)
         try:
             self._temporary.mkdir(self._mode, exist_ok=True)
         except OSError as error:
-            # A store that may only be read is a store all the same.
+            # A read-only store can still be read.
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
 
     def _mode_of_root(self) -> int:
-        # What its own account may not write to today, it may write to when that is mended.
+        # Owner bits are always set: a read-only root may be made writable later.
         return _PRIVATE | os.stat(self.root).st_mode & 0o777
 
     # --- writing ----------------------------------------------------------------------------------
@@ -107,10 +107,10 @@ class DurableFiles:
                     os.unlink(temporary.path)
 
     def name_new(self, temporary: Temporary, path: Path) -> bool:
-        """Give a file a name that is free; False when it is taken.
+        """Link a file to a name that is free; False when it is taken.
 
         Raises:
-            SyncFailed: It has the name, perhaps not for ever.
+            SyncFailed: It has the name, which a power cut may remove.
         """
         try:
             self._into(path, lambda: self._link(temporary.path, path))
@@ -120,10 +120,10 @@ class DurableFiles:
         return True
 
     def name_over(self, temporary: Temporary, path: Path) -> None:
-        """Give a file a name that is taken.
+        """Rename a file over a name that is taken.
 
         Raises:
-            SyncFailed: It has the name, perhaps not for ever.
+            SyncFailed: It has the name, which a power cut may undo.
         """
         second = temporary.path.with_suffix(".second")
         self._link(temporary.path, second)
@@ -136,21 +136,21 @@ class DurableFiles:
         self._sync_or_keep(temporary, path)
 
     def put(self, temporary: Temporary, path: Path) -> None:
-        """Give a file a name that nobody else uses or reads before this returns."""
+        """Rename a file to a name that no other process reads or writes before this returns."""
         self._into(path, lambda: os.rename(temporary.path, path))
         self.sync_above(path)
 
     def sync_above(self, path: Path) -> None:
-        """Make a name durable, and those of all folders above it.
+        """Sync all folders above a path, so that its name survives a power cut.
 
-        Folders that exist already are synced as well: their maker may have been killed before it
-        came to that.
+        Folders that exist already are synced as well: the process that created them may have been
+        killed before its sync.
         """
         for folder in path.parents:
             try:
                 sync_folder(folder)
             except FileNotFoundError:
-                # Emptied and removed since, by somebody who deleted the file.
+                # Removed by a concurrent delete of the file, which removes empty folders too.
                 if folder == self.root:
                     raise
             if folder == self.root:
@@ -173,7 +173,7 @@ class DurableFiles:
             raise
 
     def _into(self, path: Path, act: Callable[[], None]) -> None:
-        """Act on a path whose folders may be missing, or be removed while they are made."""
+        """Call ``act``, and create missing folders; a concurrent delete may remove them again."""
         for _ in range(_FOLDER_TRIES):
             try:
                 return act()
@@ -195,14 +195,14 @@ class DurableFiles:
             except NotADirectoryError as error:
                 raise _below_an_object(folder, self.root) from error
 
-    # --- one at a time ----------------------------------------------------------------------------
+    # --- locking ----------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Keep every other process and thread out. A killed process lets go by itself.
+        """Hold the store's lock file exclusively. The system releases it if the process is killed.
 
         Raises:
-            StoreUnavailable: Somebody else holds the lock for too long.
+            StoreUnavailable: Another holder keeps the lock beyond ``lock_timeout``.
         """
         deadline = time.monotonic() + self._lock_timeout
         while True:
@@ -212,7 +212,7 @@ class DurableFiles:
             try:
                 self._keep_out_readers(lock)
                 self._acquire(lock, deadline)
-                # Somebody may have tidied the file away: then others lock another one.
+                # If the lock file was deleted meanwhile, other processes lock a new one: retry.
                 if _is_same_file(lock, self.root / LOCK):
                     yield
                     return
@@ -223,11 +223,11 @@ class DurableFiles:
 
     @property
     def _lock_mode(self) -> int:
-        """Who may open a file may hold its lock: only who may write to the store."""
+        """The lock file's mode: only accounts that may write to the store may open, so lock, it."""
         return 0o600 | sum(bits for bits in (0o060, 0o006) if self._mode & bits & 0o222)
 
     def _keep_out_readers(self, lock: int) -> None:
-        """A lock of an older version could be opened, and held, by whoever may read."""
+        """Narrow the mode of a lock file of an older version, which readers could open and lock."""
         status = os.fstat(lock)
         if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & ~self._lock_mode:
             os.fchmod(lock, stat.S_IMODE(status.st_mode) & self._lock_mode)
@@ -248,7 +248,7 @@ class DurableFiles:
     # --- removing ---------------------------------------------------------------------------------
 
     def remove_empty_folders(self, folder: Path) -> None:
-        """Remove a folder and those above it as far as they are empty; sync the first that stays.
+        """Remove a folder and its parents while they are empty; sync the first that stays.
 
         Never removes the root.
         """
@@ -270,7 +270,7 @@ class DurableFiles:
 
         Args:
             before: The moment, in seconds since 1970.
-            sync_found: Syncs the names of all files that have more than one.
+            sync_found: Syncs the folders of all files that have more than one link.
         """
         old: list[Path] = []
         unsynced = False

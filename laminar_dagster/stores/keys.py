@@ -1,4 +1,4 @@
-"""Which keys a store takes. ``core.layout`` builds no other; this is a second lock on the door."""
+"""Validation of object keys, in case a caller builds one without ``core.layout``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_key(key: str) -> None:
 
 
 def check_prefix(prefix: str) -> None:
-    """Refuse a text that no key can begin with. The last segment may be cut short or missing.
+    """Refuse a prefix that no valid key begins with. Its last segment may be partial or empty.
 
     Raises:
         InvalidName: with the reason.

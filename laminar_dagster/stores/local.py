@@ -50,8 +50,7 @@ class LocalStore:
     ``create`` is a hard link, ``replace`` a rename under a lock; both are durable on return. The
     version of an object is the SHA-256 of its content. No symbolic link below the root is
     followed. A root that is made here is readable by its own account only; see ``durable_files``.
-    An ``OSError`` of the caller's own file in ``put_file`` and ``download`` is passed
-    on as it is.
+    An ``OSError`` of the caller's own file in ``put_file`` and ``download`` is not translated.
     """
 
     def __init__(self, root: Path, *, lock_timeout: float = 30.0) -> None:
@@ -83,7 +82,7 @@ class LocalStore:
         return f"LocalStore({self.url!r})"
 
     def exposure(self) -> str:
-        """Who else can read it, and what to do about that; empty where nobody can."""
+        """A warning about other accounts that can read the store; empty where none can."""
         mode = stat.S_IMODE(os.stat(self._root).st_mode)
         if not mode & 0o077:
             return ""
@@ -221,7 +220,7 @@ class LocalStore:
         )
 
     def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
-        """The objects below a folder in the order of their keys, reading no folder in vain."""
+        """The objects below a folder, sorted by key; skips folders that hold no match."""
         for name in self._names(folder):
             key = folder + name
             if not key.startswith(prefix):
@@ -234,7 +233,7 @@ class LocalStore:
                     yield self._info(key)
 
     def _names(self, folder: str) -> builtins.list[str]:
-        """What is directly in a folder; folders end with ``/``, which is how their keys sort."""
+        """The sorted entries of a folder; subfolders end with ``/``, so that keys come in order."""
         names: builtins.list[str] = []
         try:
             with os.scandir(self._inside(folder.rstrip("/"))) as entries:
@@ -247,7 +246,7 @@ class LocalStore:
                         names.append(entry.name)
         except (FileNotFoundError, NotADirectoryError):
             with self._reported():
-                # Not of a file that stands in its place: that would be an empty store.
+                # Fails if the root is gone or a file, which would otherwise list as an empty store.
                 os.stat(os.path.join(self._root, "."))
         except OSError as error:
             raise self._named(error) from error
@@ -268,7 +267,7 @@ class LocalStore:
         paths = [self._path(key) for key in keys]
         with self._reported():
             for path in paths:
-                # A replace that has just read the object must not bring it back.
+                # Without the lock, a concurrent replace could write the object again after this.
                 with self._files.exclusive(), _already_gone():
                     os.unlink(path)
             for folder in {path.parent for path in paths}:
@@ -279,7 +278,7 @@ class LocalStore:
         probes = [info.key for info in self.list(PROBE_FOLDER) if info.modified < before]
         self.delete(probes)
         with self._reported():
-            # A full listing finds, and syncs, what killed writers did not.
+            # A full listing syncs every file that a killed writer linked but did not sync.
             swept = self._files.sweep(before.timestamp(), lambda: deque(self.list(""), maxlen=0))
         return len(probes) + swept
 
@@ -299,7 +298,7 @@ class LocalStore:
 
     @contextlib.contextmanager
     def _reported(self, missing: str | None = None) -> Iterator[None]:
-        """Turn the system's errors into the port's; ``missing`` is a key that may not be there."""
+        """Turn ``OSError`` into the port's errors; ``missing`` is a key that may not exist."""
         try:
             yield
         except OSError as error:
@@ -309,7 +308,7 @@ class LocalStore:
             raise self._named(error) from error
 
     def _named(self, error: OSError, doing: str = "") -> LaminarError:
-        """The port's error for one of the system; what is not known to pass is final."""
+        """The port's error for an ``OSError``; permanent unless it is known to be transient."""
         if (blocking := _file_above(self._root)) is not None:
             problem = f"{blocking} is a file, not a folder"
             return InvalidConfig(f"store {self.url}", problem, "name a folder, or a new one")
@@ -324,7 +323,7 @@ class LocalStore:
 
 
 def _file_above(folder: Path) -> Path | None:
-    """What is no folder and stands where one would have to be; None if nothing does."""
+    """The file that stands at ``folder`` or at one of its parents; None if there is none."""
     for path in (folder, *folder.parents):
         if path.exists():
             return None if path.is_dir() else path

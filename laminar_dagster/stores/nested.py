@@ -1,4 +1,4 @@
-"""A store within a store: every key below one folder of another."""
+"""A view of a store, limited to the keys below one folder."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from laminar_dagster.stores.keys import check_folder
 
 @dataclass(frozen=True, slots=True)
 class NestedStore:
-    """The objects of a store below a folder, by the rest of their keys.
+    """The objects of a store below a folder, with keys relative to that folder.
 
-    Conditions, durability and retries are those of the store around it.
+    Conditions, durability and retries are those of ``inner``.
 
     Attributes:
         folder: From ``core.layout``; ends with ``/``.
@@ -33,7 +33,7 @@ class NestedStore:
 
     @property
     def url(self) -> str:
-        """The address of the folder; options of the store's address stay behind it."""
+        """The address of the folder; query options of the inner store's address stay at its end."""
         base, mark, options = self.inner.url.partition("?")
         return f"{base.rstrip('/')}/{self.folder.rstrip('/')}{mark}{options}"
 
@@ -104,13 +104,13 @@ class NestedStore:
         self.inner.delete(below)
 
     def sweep(self, before: datetime) -> int:
-        """See ``ObjectStore.sweep``. What unfinished writes leave is swept by the store around."""
+        """See ``ObjectStore.sweep``. Does nothing: sweeping is left to ``inner``."""
         return 0
 
 
 @contextlib.contextmanager
 def _named(key: str) -> Iterator[None]:
-    """Have errors name an object as the caller does."""
+    """Raise errors with the caller's relative key instead of the inner store's key."""
     try:
         yield
     except ObjectExists as error:

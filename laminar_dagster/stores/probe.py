@@ -1,4 +1,4 @@
-"""The proof that a store honours conditions, tried on a throw-away object."""
+"""Check that a store honours conditional writes, with a temporary object."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _NO_VERSION: Final = '"00000000000000000000000000000000"'
 
 
 def prove_conditions(store: ObjectStore) -> None:
-    """Try each condition both ways.
+    """Check that conditional creates and replaces succeed and fail as they must.
 
     Raises:
-        ConditionsIgnored: A write went through that must not, or the other way round.
+        ConditionsIgnored: A write went through that must fail, or one failed that must succeed.
     """
     key = f"{PROBE_FOLDER}{uuid.uuid4().hex}"
     try:
         _try_conditions(store, key)
     except BaseException:
-        # The reason for the failure must not be hidden by that of the clean-up; sweep finishes it.
+        # A failing clean-up must not hide the first error; ``sweep`` deletes the object later.
         with contextlib.suppress(LaminarError):
             store.delete([key])
         raise

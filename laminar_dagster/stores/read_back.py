@@ -1,12 +1,12 @@
-"""What became of a conditional write: the one decision that every store shares.
+"""Decide the outcome of a conditional write; every store shares this logic.
 
-A conditional write that is refused may have been refused because of its own earlier request, and
-one that is not answered may have been carried out, or may yet be. So nothing is concluded from a
-reply other than "written": the object is read back, and what is there decides.
+A refused conditional write may have been refused because of its own earlier request, and an
+unanswered one may have been carried out, or may yet be. So nothing is concluded from a reply other
+than "written": the object is read back, and its content decides.
 
 ::
 
-    there is …                     the write …
+    the object holds …             the write …
     our bytes                      succeeded, now or earlier
     another version, other bytes   lost; it can no longer succeed either
     what was there before          has not happened (yet): send it again, the condition still guards
@@ -57,15 +57,15 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The store refused the condition, or a race around it. This request wrote nothing."""
+    """The store refused the request: its condition failed or it lost a race. It wrote nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """The request was sent and its reply does not tell. It may even be carried out later.
+    """The request was sent, and its reply leaves the outcome open. It may even be applied later.
 
     Attributes:
-        lasting: What to raise in the end, where the reply is one that no further try will better.
+        lasting: The error to raise in the end, if the reply is one that retries do not improve.
     """
 
     reason: str
@@ -74,7 +74,7 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class NotSent:
-    """The request certainly never reached the store, and may do so on another try."""
+    """The request certainly never reached the store; a retry may succeed."""
 
     error: StoreUnavailable
 
@@ -83,7 +83,7 @@ Reply = Written | Conflict | Unanswered | NotSent
 
 
 class Verdict(Enum):
-    """What the object that is there says about a write."""
+    """Whose write the stored object shows."""
 
     OURS = auto()
     THEIRS = auto()
@@ -91,7 +91,7 @@ class Verdict(Enum):
 
 
 def judge(found: VersionedObject | None, data: bytes, expected: str | None) -> Verdict:
-    """Compare what is there with what was to be written, and over what."""
+    """Compare the stored object with the data to write and the version it was to replace."""
     if found is not None and found.data == data:
         return Verdict.OURS
     version = None if found is None else found.version
@@ -109,7 +109,7 @@ def settle(
     backoff: Backoff,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Carry a conditional write through to a known outcome, or say that it is not known.
+    """Send a conditional write until its outcome is known, or raise that it is unknown.
 
     Args:
         key: The object's key, for errors.
@@ -118,19 +118,19 @@ def settle(
         store: The store's address, for errors.
         send: Sends the write once, without retries of its own. A ``LaminarError`` out of it means
             that this request was refused for good and wrote nothing.
-        read: The object as it is now, with one attempt and durable: what it returns, a caller may
-            act upon.
+        read: Reads the object in one attempt. What it returns must be durable, since callers act
+            upon it.
         backoff: How often to send.
         sleep: Waits.
 
     Raises:
-        ObjectExists: Somebody else's bytes are there.
+        ObjectExists: Another writer's bytes are stored.
         WriteOutcomeUnknown: A request may have been, or may yet be, carried out.
         StoreUnavailable: No request was carried out, and none can be.
         LaminarError: Whatever ``send`` raised, provided that no earlier request is in doubt.
     """
-    # Reason to think that a request of this call took effect or may do so. It is never cleared: a
-    # request in flight can land after the object was seen to be absent.
+    # Why a request of this call may have taken effect, or may yet. Never cleared: a request in
+    # flight can land after the object was seen to be absent.
     doubt = ""
     lasting: LaminarError | None = None
     may_pass = False

@@ -59,8 +59,7 @@ class S3Store:
     """Objects below a prefix of a bucket. The version of an object is its ETag.
 
     Credentials come from boto3's usual chain (environment, profile, role); the store never holds
-    them. An ``OSError`` of the caller's own file in ``put_file`` and ``download`` is passed on as
-    it is.
+    them. An ``OSError`` of the caller's file in ``put_file`` and ``download`` is not translated.
     """
 
     def __init__(
@@ -131,7 +130,7 @@ class S3Store:
         return f"S3Store({self.url!r})"
 
     def close(self) -> None:
-        """Close the connections. The store stays usable, and opens new ones when it is used."""
+        """Close the connections. The store stays usable: the next call opens new ones."""
         self._clients.close()
 
     def probe(self) -> None:
@@ -193,15 +192,15 @@ class S3Store:
             max_concurrency=PARTS_AT_ONCE,
         )
         for pause in self._backoff.pauses():
-            # Opened anew for each attempt, because a transfer closes what it is given.
+            # Opened anew for each attempt, because a transfer closes its file.
             with open_content() as content, self._reported():
                 try:
                     client = self._clients.retrying
                     client.upload_fileobj(content, self._bucket, name, Config=config)
                     return
                 except ClientError as error:
-                    # The parts were put together, the reply was lost, and the client's own retry
-                    # found no upload any more.
+                    # NoSuchUpload: the upload was completed, the reply was lost, and the client's
+                    # own retry found no upload any more. Upload again.
                     if pause is None or not _is_upload_gone(error):
                         raise
             time.sleep(pause)
@@ -283,7 +282,7 @@ class S3Store:
             for page in pages:
                 for entry in page.get("Contents", []):
                     key = entry["Key"].removeprefix(self._base)
-                    # Other tools leave markers for folders, which are no objects of ours.
+                    # Skip the folder markers that other tools create; they are not valid keys.
                     if is_key(key):
                         yield ObjectInfo(key, entry["Size"], entry["LastModified"])
 
@@ -332,7 +331,7 @@ class S3Store:
             time.sleep(pause)
 
     def sweep(self, before: datetime) -> int:
-        """See ``ObjectStore.sweep``: aborts multipart uploads, whose parts cost money unseen."""
+        """See ``ObjectStore.sweep``: aborts multipart uploads, whose unlisted parts cost money."""
         probes = [info.key for info in self.list(PROBE_FOLDER) if info.modified < before]
         self.delete(probes)
         aborted = 0
@@ -343,7 +342,7 @@ class S3Store:
             )
             for page in pages:
                 for upload in page.get("Uploads", []):
-                    # Not every server filters by prefix, and the rest is not ours to abort.
+                    # Some servers ignore the prefix; uploads outside it belong to others.
                     mine = upload["Key"].startswith(self._base)
                     if mine and upload["Initiated"] < before:
                         aborted += self._abort(upload["Key"], upload["UploadId"])

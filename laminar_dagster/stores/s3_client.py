@@ -39,7 +39,7 @@ class _Clients:
 
 
 class S3Clients:
-    """Two clients of one server: one that retries by itself, and one that sends once."""
+    """Two clients of one server: one that retries, and one that sends each request once."""
 
     def __init__(self, settings: S3Settings) -> None:
         """Connect to nothing yet."""

@@ -1,4 +1,4 @@
-"""What an S3 client's exceptions mean in the port's words."""
+"""Error translation: from an S3 client's exceptions to the ``ObjectStore`` port's errors."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ _CREDENTIALS_REFUSED: Final = frozenset(
         "TokenRefreshRequired",
     }
 )
-# Answers that say so by their code alone, whatever their status.
+# Error codes that are transient whatever the HTTP status.
 _PASSING_CODES: Final = frozenset(
     {
         "BandwidthLimitExceeded",
         "InternalError",
-        # Of an upload that the client's own retry has finished.
+        # An earlier request of the client's own retries has completed the upload.
         "NoSuchUpload",
         "OperationAborted",
         "RequestThrottled",
@@ -85,7 +85,7 @@ _PASSING_CODES: Final = frozenset(
         "TooManyRequestsException",
     }
 )
-# The connection, and answers that were cut short on it.
+# Transient exceptions: failed connections, and replies cut short.
 _PASSING: Final = (
     ConnectionClosedError,
     ConnectTimeoutError,
@@ -102,7 +102,7 @@ _NO_CONNECTION: Final = (ConnectTimeoutError, EndpointConnectionError)
 
 
 def code_of(error: Exception) -> str:
-    """The server's word for an error; empty when there is none."""
+    """The S3 error code, such as ``NoSuchKey``; empty when there is none."""
     if not isinstance(error, ClientError):
         return ""
     return str(error.response.get("Error", {}).get("Code", ""))
@@ -122,7 +122,7 @@ def translate(error: Exception, *, store: str, bucket: str, key: str | None = No
         error: One of `CLIENT_ERRORS`.
         store: The store's address.
         bucket: The bucket.
-        key: The key of the object that was asked for, where there is one.
+        key: The requested object's key, if the request was for one; a 404 then means it is missing.
     """
     if isinstance(error, _NO_CREDENTIALS):
         return AuthFailed(store, str(error))
@@ -146,7 +146,7 @@ def translate(error: Exception, *, store: str, bucket: str, key: str | None = No
 
 
 def reply_to_condition(error: Exception, *, store: str, bucket: str, key: str) -> Reply:
-    """What a failed conditional write tells about its outcome.
+    """Classify what the exception of a conditional write says about its outcome.
 
     Raises:
         LaminarError: The write was refused for good.
@@ -161,12 +161,12 @@ def reply_to_condition(error: Exception, *, store: str, bucket: str, key: str) -
     meaning = translate(error, store=store, bucket=bucket, key=key)
     match meaning:
         case ObjectMissing():
-            # There is nothing whose version could be the expected one.
+            # The object is gone, so it cannot have the expected version.
             return Conflict()
         case StoreUnavailable(reason=reason):
             return Unanswered(reason)
         case ServiceFailed(reason=reason):
-            # Not in the words of a store: something in between may have said it.
+            # Not a known S3 error: a proxy may have sent it, and the write may have succeeded.
             return Unanswered(reason, lasting=meaning)
         case _:
             raise meaning from error
@@ -183,11 +183,11 @@ def reported(*, store: str, bucket: str, key: str | None = None) -> Iterator[Non
 
 def _is_passing(error: Exception, code: str, status: int) -> bool:
     if isinstance(error, ClientError):
-        # A time-out has status 400, and an answer of 200 may hold an error.
+        # Check codes too: RequestTimeout has status 400, and a 200 reply may hold an error.
         return status in PASSING_STATUS or code in _PASSING_CODES
     if isinstance(error, SSLError | ssl.SSLCertVerificationError):
         return _BAD_CERTIFICATE not in str(error)
-    # Some of the client's own are errors of the system as well, without a number.
+    # Some of the client's exceptions are also an ``OSError``, but without an errno.
     return isinstance(error, _PASSING) or (isinstance(error, OSError) and is_passing(error))
 
 

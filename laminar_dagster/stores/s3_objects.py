@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 PARTS_AT_ONCE: Final = 8
 
-# The body is read outside the client's own retries.
+# Retried here: the client's own retries do not cover reading the body.
 _BROKEN_BODY: Final = (HTTPClientError, IncompleteReadError)
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What the start of a reply says about an object; its content if that is small."""
+    """The size and version from a reply's headers; the content too if it is at most one part."""
 
     size: int
     version: str
@@ -35,7 +35,7 @@ class _Opened:
 
 
 class _Changed(Exception):
-    """The object is no longer the one whose first part was read."""
+    """The object was replaced while its parts were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,9 @@ class Reader:
     def parts(
         self, key: str, name: str, limit: int | None = None
     ) -> Generator[tuple[int, bytes, str]]:
-        """The object in parts: where each begins, its bytes, and the object's version.
+        """The object in parts: the offset and bytes of each, and the object's version.
 
-        Begins again at 0 when the object was replaced in the middle; what came before is void.
+        Restarts at offset 0 when the object was replaced meanwhile; discard the parts before that.
         """
         for pause in self.backoff.pauses():
             try:
@@ -84,7 +84,7 @@ class Reader:
                 time.sleep(pause)
 
     def range(self, key: str, name: str, start: int, length: int) -> bytes:
-        """Part of an object; empty past its end."""
+        """The bytes of a range; empty past the object's end."""
         if length == 0:
             with self._reported(key):
                 self.client.head_object(Bucket=self.bucket, Key=name)
@@ -149,7 +149,7 @@ class Reader:
     def _get(
         self, request: GetObjectRequestTypeDef, wanted: Callable[[int], bool]
     ) -> tuple[GetObjectOutputTypeDef, bytes | None]:
-        """A reply, and its body if that is wanted at its size."""
+        """A reply, and its body if ``wanted`` accepts its size; None otherwise."""
         for pause in self.backoff.pauses():
             reply = self.client.get_object(**request)
             try:

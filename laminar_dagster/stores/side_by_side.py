@@ -1,4 +1,4 @@
-"""Requests side by side, answered in order, with no more under way than there are workers."""
+"""Concurrent requests in threads, with results in order and a bound on requests in flight."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def in_order(
 ) -> Generator[_Result]:
     """Apply ``work`` to each item in threads; yield the results in the items' order.
 
-    Items are taken, and results held, only ``workers`` ahead of the one being asked for.
+    At most ``workers`` items are consumed, and results held, ahead of the consumer.
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="object-store")
     ahead: deque[Future[_Result]] = deque()
@@ -30,14 +30,14 @@ def in_order(
         while ahead:
             yield ahead.popleft().result()
     finally:
-        # Whoever stops early does not wait for what is under way.
+        # A consumer that stops early must not wait for requests in flight.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 def read_each(
     read: Callable[[str], bytes], keys: Iterable[str], *, workers: int
 ) -> Iterator[tuple[str, bytes | LaminarError]]:
-    """Read each key; an error stands in its place."""
+    """Read each key; a key that fails yields its error instead of its bytes."""
 
     def attempt(key: str) -> tuple[str, bytes | LaminarError]:
         try:

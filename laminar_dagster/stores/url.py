@@ -1,4 +1,4 @@
-"""Stores by their address."""
+"""Open an object store by its URL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CREDENTIALS: Final = "leave them to the environment, a profile or a role"
 
 
 def open_store(url: str, base: Path = Path()) -> ObjectStore:
-    """The store at an address; nothing is sent to it yet.
+    """The store at an address. Sends no request yet, but creates a local store's folder.
 
     Args:
         base: Where a relative path begins.
@@ -31,8 +31,8 @@ def open_store(url: str, base: Path = Path()) -> ObjectStore:
             prefix and the options may be left out.
 
     Raises:
-        InvalidConfig: It is none of these, or holds credentials. Says which part is wrong without
-            repeating the address, which may hold a secret. Or a file stands in the folder's place.
+        InvalidConfig: It is not such an address, or holds credentials; says which part is wrong
+            without repeating the address, which may hold a secret. Or the folder's path is a file.
         StoreUnavailable, AuthFailed, ServiceFailed: The folder of a local store cannot be made.
     """
     folder = local_folder(url, base)
@@ -58,7 +58,7 @@ def local_folder(url: str, base: Path = Path()) -> Path | None:
         raise InvalidConfig(_WHERE, "a file: URL takes no options", "write %3F for a '?' in a name")
     if not parts.path:
         raise InvalidConfig(_WHERE, "it has no path", "use file:///path")
-    # A name that is not UTF-8 must not become another name.
+    # surrogateescape: a file name that is not UTF-8 must be kept byte for byte.
     return Path(os.path.abspath(unquote(parts.path, errors="surrogateescape")))
 
 
@@ -74,7 +74,7 @@ def _parts(url: str) -> SplitResult:
     except ValueError:
         # The exception's own text repeats the address.
         raise InvalidConfig(_WHERE, "it cannot be taken apart") from None
-    # Also a secret with a slash in it, of which the first half stands here.
+    # For S3, a ':' too: a secret that contains a slash ends the host part before its '@'.
     if "@" in parts.netloc or (parts.scheme == "s3" and ":" in parts.netloc):
         raise InvalidConfig(_WHERE, "it holds credentials", _CREDENTIALS)
     if parts.fragment:
@@ -111,6 +111,6 @@ def _open_s3(parts: SplitResult) -> ObjectStore:
 
 
 def _nearest(word: str, choices: Iterable[str]) -> str:
-    """The choice that looks most like a word, or all of them."""
+    """The choice most similar to a word; all choices, joined, if none is similar."""
     known = list(choices)
     return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.3)), "|".join(known))

@@ -1,4 +1,4 @@
-"""The end of a process: as an exception where a test stays in one process, and for real."""
+"""Simulated crashes: an exception for tests in one process, and a real SIGKILL."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _Result = TypeVar("_Result")
 
 
 class Crash(BaseException):
-    """The process is gone, as by ``kill -9``.
+    """Simulates ``kill -9`` within a test's process.
 
-    Not an ``Exception``, so that no handler of the code under test takes it for an error it could
-    handle.
+    A ``BaseException``, so that no ``except Exception`` of the code under test catches it.
     """
 
 
@@ -36,20 +35,20 @@ def kill_this_process() -> NoReturn:
 
 @dataclass(frozen=True)
 class KillingStore:
-    """A store in front of another one that ends a process, for real, at one of the writes.
+    """A store wrapper that sends SIGKILL to a process before or after its n-th matching write.
 
-    It pickles, so it also counts what executors write, in whatever process they are.
+    It pickles, so it also counts the writes of executors, in whatever process they are.
 
     Attributes:
         inner: The store that holds the objects.
         pattern: Which writes count: a regular expression that is searched for in the key.
-        nth: At which of them, from 1.
-        when: Whether that write takes place first.
-        hits: An empty folder, in which all processes that write count together.
-        victim: The process to end; a process that writes for it ends as well. None: only the
-            one that writes.
-        with_group: Whether to end the victim's process group: its JVM, for a local Spark.
-        spare_writer: Whether an executor goes on, as one does that has lost its driver.
+        nth: Which of the matching writes triggers the kill, from 1.
+        when: Whether to kill before or after that write takes place.
+        hits: An empty folder, the counter that all writing processes share.
+        victim: The process to kill; the writing process is killed as well. None: only the
+            writing process.
+        with_group: Whether to kill the victim's process group: its JVM too, for a local Spark.
+        spare_writer: Whether the writer lives on, like an executor that has lost its driver.
     """
 
     inner: ObjectStore
@@ -63,7 +62,7 @@ class KillingStore:
 
     @property
     def url(self) -> str:
-        """The address of the store behind."""
+        """The address of the inner store."""
         return self.inner.url
 
     def probe(self) -> None:
@@ -134,7 +133,7 @@ class KillingStore:
         return result
 
     def _number(self) -> int:
-        """How many writes counted so far, this one included."""
+        """The number of matching writes so far, this one included."""
         for number in count(1):
             try:
                 (self.hits / str(number)).touch(exist_ok=False)

@@ -1,4 +1,4 @@
-"""A store that fails on schedule, to prove that whatever uses it recovers."""
+"""A store that injects faults on a schedule, to test that its callers recover."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 
 
 class Fault(Enum):
-    """What befalls an operation."""
+    """A fault injected into one store operation."""
 
     CRASH_BEFORE = auto()
     """The process dies, and the operation never began."""
@@ -46,26 +46,25 @@ class Fault(Enum):
 
 
 class FaultyStore:
-    """A store in front of another one. Once crashed, it stays dead, as a process does.
+    """A store wrapper that injects faults. After a crash fault every call raises ``Crash``.
 
     Operations are counted from 1 in the order of their calls. A fault that makes no sense for its
     operation (a stale listing of a ``put``) does nothing. An operation whose fault leaves it
-    without a reply raises ``WriteOutcomeUnknown`` from ``create`` and ``replace``, as an adapter
-    does that could not read back, and ``StoreUnavailable`` from all others.
+    without a reply raises ``WriteOutcomeUnknown`` from ``create`` and ``replace``, like an adapter
+    that could not read the object back, and ``StoreUnavailable`` from all others.
 
     Attributes:
-        operations: The name and the key or prefix of each operation so far, that of a failed one
-            included.
+        operations: The name and the key or prefix of each operation so far, failed ones included.
     """
 
     def __init__(
         self, inner: ObjectStore, faults: Mapping[int, Fault] | Callable[[], Fault | None]
     ) -> None:
-        """Put faults in front of a store.
+        """Wrap a store.
 
         Args:
-            inner: The store that holds the objects. A test looks at it to see what is durable.
-            faults: What happens to which operation; or a function that is asked before each one.
+            inner: The store that holds the objects. A test reads it to see what is durable.
+            faults: The fault per operation number; or a function called before each operation.
         """
         self._inner = inner
         self._lock = threading.RLock()
@@ -83,7 +82,7 @@ class FaultyStore:
 
     @property
     def url(self) -> str:
-        """The address of the store behind."""
+        """The address of the inner store."""
         return self._inner.url
 
     @property
@@ -92,7 +91,7 @@ class FaultyStore:
         return self._dead
 
     def land(self) -> None:
-        """Let every write that is still under way arrive now, as one can after its sender died."""
+        """Apply all pending ``LATE_WRITE`` writes now, which can happen after their sender died."""
         with self._lock:
             self._land(lambda due: True)
 
@@ -185,7 +184,7 @@ class FaultyStore:
 
     def _do(self, name: str, key: str, act: Callable[[], _Result]) -> _Result:
         with self._lock:
-            # Clean-up code runs after an exception, but not after kill -9.
+            # After a kill -9 no clean-up code runs, but after this exception it does: refuse it.
             if self._dead:
                 raise Crash(f"{name} {key} in a process that is gone")
             self.operations.append((name, key))
@@ -212,7 +211,7 @@ class FaultyStore:
             raise self._no_reply(name, key)
         if self._keeps_history and (writes or name in ("delete", "sweep")):
             self._earlier = tuple(self._inner.list(""))
-        # A reply that is lost may have been a refusal.
+        # The caller cannot tell a lost success from a lost error, so the error is swallowed too.
         unheard = fault is Fault.CRASH_AFTER or fault is Fault.LOST_REPLY
         with contextlib.suppress(*[LaminarError] if unheard else []):
             result = act()
@@ -227,7 +226,7 @@ class FaultyStore:
         due = [write for moment, write in self._late if is_due(moment)]
         self._late = [(moment, write) for moment, write in self._late if not is_due(moment)]
         for write in due:
-            # Its condition may no longer hold, and nobody waits for its reply.
+            # The write's condition may no longer hold; its caller no longer waits for the reply.
             with contextlib.suppress(LaminarError):
                 write()
 

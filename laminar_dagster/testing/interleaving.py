@@ -1,6 +1,6 @@
 """Several workers on one store, advanced one store operation at a time.
 
-A test decides who moves next and what befalls the operation. So a state machine can walk through
+A test decides which worker moves next and with which fault. So a state machine can walk through
 any interleaving of two writers, with any fault, and replay it exactly.
 """
 
@@ -14,10 +14,10 @@ from laminar_dagster.testing.faulty_store import Fault, FaultyStore
 
 
 class Worker:
-    """Runs a function in a thread that comes to rest before each operation on ``store``."""
+    """Runs a function in a thread that pauses before each operation on ``store``."""
 
     def __init__(self, store: ObjectStore) -> None:
-        """A worker without work, whose faults are in front of a store."""
+        """An idle worker on a ``FaultyStore`` around ``store``."""
         self._turn = threading.Semaphore(0)
         self._rest = threading.Semaphore(0)
         self._fault: Fault | None = None
@@ -26,12 +26,12 @@ class Worker:
         self.is_done = False
 
     def start(self, work: Callable[[], object]) -> None:
-        """Begin, and come to rest before the first operation."""
+        """Start the thread, and return when it pauses before its first operation."""
         threading.Thread(target=self._run, args=(work,), daemon=True).start()
         self._rest.acquire()
 
     def advance(self, fault: Fault | None = None) -> None:
-        """Let the next operation happen, and come to rest before the one after it."""
+        """Run the next operation, and return when the thread pauses before the one after it."""
         if self.is_done:
             return
         self._fault = fault
@@ -39,7 +39,7 @@ class Worker:
         self._rest.acquire()
 
     def finish(self, fault: Fault | None = None) -> object:
-        """Advance to the end; returns what came of it."""
+        """Advance to the end; returns the function's result or exception."""
         while not self.is_done:
             self.advance(fault)
         return self.outcome

@@ -1,4 +1,4 @@
-"""Every kind of key that a view may have, each with values that are next to each other."""
+"""Test keys of every column type, with adjacent values that a lossy comparison would confuse."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class KeyKind:
-    """Columns of certain types, and keys that are easily taken for each other.
+    """The types of the key columns, and keys that are easily confused.
 
     Attributes:
-        name: For people.
-        types: Of the columns, which are named ``k0``, ``k1``, ….
-        keys: Values for these; the first two are neighbours.
+        name: The name of the test case.
+        types: The types of the columns, which are named ``k0``, ``k1``, ….
+        keys: Values for these columns; the first two are adjacent.
     """
 
     name: str
@@ -30,16 +30,16 @@ class KeyKind:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
+        """The names of the key columns."""
         return tuple(f"k{place}" for place in range(len(self.types)))
 
     def schema(self, value: str) -> pa.Schema:
-        """Its columns, and one of texts."""
+        """The key columns, and a string column of the name ``value``."""
         fields = [*zip(self.columns, self.types, strict=True), (value, pa.string())]
         return pa.schema(fields)
 
     def table(self, keys: Sequence[Key]) -> pa.Table:
-        """Keys as rows."""
+        """A table with one row per key."""
         columns = zip(*keys, strict=True) if keys else ((),) * len(self.types)
         arrays = [pa.array(values, kind) for values, kind in zip(columns, self.types, strict=True)]
         return pa.table(arrays, names=[*self.columns])
@@ -47,7 +47,7 @@ class KeyKind:
 
 _MOMENT: Final = datetime(2026, 1, 1, 12, 0, 0, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-# Above it, a float has not every whole number.
+# Above it, a float64 does not represent every integer.
 _FLOAT_END: Final = 2**53
 
 # Precisions around what 32, 64 and 128 bits and a double hold, each with some of its scales.
@@ -95,7 +95,7 @@ def _kinds() -> Iterator[KeyKind]:
 
 
 def _near(digits: int, scale: int) -> list[object]:
-    """The largest and the smallest numbers, whose last digit tells them apart."""
+    """The largest and the smallest numbers, adjacent ones differing in the last digit only."""
     most = 10**digits - 1
     whole = [most, most - 1, -most, 1 - most, 0, 1, -1, 10 ** (digits - 1)]
     if digits > 16:
@@ -176,7 +176,7 @@ def _composites() -> Iterator[KeyKind]:
     yield of(
         "whole number and text", (pa.int64(), [_FLOAT_END + 1, _FLOAT_END]), (text, ["b", "a"])
     )
-    # Put together they are the same.
+    # Different pairs whose concatenation is the same text.
     yield of("two texts", (text, ["a", "ab", "a,b", ""]), (text, ["bc", "c", "b,c", ""]))
     yield of("text and decimal", (text, ["b", "a"]), (number, amounts))
     yield of(

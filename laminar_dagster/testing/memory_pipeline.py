@@ -1,8 +1,8 @@
 """A whole pipeline in memory: a source, an engine that keeps state, and a sink with a ledger.
 
-Small enough to reason about, and honest where it matters: state is read back from the store's
-files, so a file that was wrongly collected gives a wrong answer; the sink's "server" outlives the
-process that talks to it, and may lose a reply.
+Small, but realistic where it matters: state is read back from the store's files, so a file that
+was wrongly garbage-collected makes the run fail; the sink's "server" outlives the process that
+talks to it, and may lose a reply.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ TABLE: Final = SinkId("table")
 
 @dataclass
 class MemoryLog:
-    """What a broker would hold: numbers, in partitions that only grow."""
+    """Stands in for a broker: append-only partitions of numbers."""
 
     partitions: list[list[int]] = field(default_factory=lambda: [[], []])
 
@@ -98,7 +98,7 @@ class MemorySource:
     acknowledged: tuple[SourcePosition, ...] = ()
 
     def identity(self) -> SourceIdentity:
-        """Always the same."""
+        """A constant: there is only one log."""
         return CustomIdentity(source_type="memory", identity="log")
 
     def plan(
@@ -108,7 +108,7 @@ class MemorySource:
         limits: Admission,
         clock: datetime,
     ) -> SourcePlan:
-        """Up to ``max_records`` of every partition."""
+        """Plan up to ``max_records`` of every partition."""
         stood = {
             position.partition: position.offset
             for position in start
@@ -129,29 +129,29 @@ class MemorySource:
         return SourcePlan(source_id=self.source_id, identity=self.identity(), ranges=tuple(ranges))
 
     def splits(self, part: SourceRange) -> tuple[SourceRange, ...]:
-        """One split a partition."""
+        """One split per partition."""
         return (part,)
 
     def reader(self) -> SplitReader:
-        """Nothing here runs on executors."""
+        """Not implemented: ``MemoryEngine`` reads the log itself."""
         raise NotImplementedError
 
     def verify(self, plan: SourcePlan) -> None:
-        """Everything stays as it was."""
+        """Accept every plan: the log never changes what it holds."""
 
     def check_seek(self, position: SourcePosition) -> None:
-        """Everything is kept for ever."""
+        """Accept every position: the log retains everything."""
 
     def acknowledge(self, positions: tuple[SourcePosition, ...]) -> None:
-        """Remember how far."""
+        """Record the positions, for tests to inspect."""
         self.acknowledged = positions
 
 
 @dataclass
 class MemoryEngine:
-    """Adds up each partition's numbers; the running total is its state, in files of the store.
+    """Sums each partition's numbers; the running total is its state, in files of the store.
 
-    An epoch writes what it adds, as a delta. The fourth file of a chain folds it into a snapshot.
+    An epoch writes its addition as a delta; a chain of three files is compacted to a snapshot.
     """
 
     store: ObjectStore
@@ -214,13 +214,13 @@ class MemoryEngine:
         )
 
     def examine(self) -> Examination:
-        """There are no queries."""
+        """Empty: there are no queries to examine."""
         return Examination()
 
     def _upkeep(
         self, plan: EpochPlan, parent: CheckpointManifest, attempt: CheckpointId
     ) -> EpochOutput:
-        """Fold every chain. There are no buckets to spread the state over, and no branches."""
+        """Compact every chain to one snapshot. Only ``Rescale``: there are no branches."""
         if not isinstance(plan.upkeep, Rescale):
             raise InvalidState("the engine in memory", "without branches", "promote one")
         written = tuple(
@@ -282,7 +282,7 @@ class MemoryEngine:
 def _chains_of(
     parent: CheckpointManifest | None,
 ) -> defaultdict[PartitionId, list[PartitionSnapshotEntry]]:
-    """The parent's state files, each with its origin written down for a later manifest."""
+    """The parent's state files by partition, with the origin that a new manifest must name."""
     chains: defaultdict[PartitionId, list[PartitionSnapshotEntry]] = defaultdict(list)
     if parent is None:
         return chains
@@ -295,7 +295,7 @@ def _chains_of(
 
 @dataclass
 class MemoryTable:
-    """What a database would hold: rows and a ledger, changed together."""
+    """Stands in for a database: rows and a ledger, changed in one transaction."""
 
     ledger: EpochNumber | None = None
     output: str = ""
@@ -316,30 +316,31 @@ class MemorySink:
 
     @property
     def targets(self) -> frozenset[str]:
-        """The table."""
+        """The table's address."""
         return frozenset({self.address})
 
     def ledger(self) -> EpochNumber | None:
-        """The table's."""
+        """The epoch in the table's ledger."""
         self._reach()
         return self.table.ledger
 
     def published(self) -> Published | None:
-        """The table's."""
+        """The epoch and output digest in the table's ledger."""
         self._reach()
         table = self.table
         known = table.ledger if table.output else None
         return Published(known, table.output) if known else None
 
     def check(self, schema: ArrowSchema, staged: StagedOutput | None = None) -> None:
-        """Takes everything."""
+        """Accept every schema."""
         self._reach()
 
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
-        """Append the rows and move the ledger, at once."""
+        """Append the rows and advance the ledger, in one step."""
         self._reach()
         table = self.table
-        # Read first: from the look at the ledger on, nothing may come between.
+        # Read the files before the ledger: an operation between the ledger check and the write
+        # would let another committer in.
         rows = [
             (partition, offset, value, total)
             for file in staged.entry.files

@@ -35,7 +35,7 @@ class _Stored:
 
 @dataclass(eq=False)
 class _Place:
-    """What stores of one name share."""
+    """The objects that all stores of one name share."""
 
     name: str
     now: Callable[[], datetime] = _now
@@ -55,11 +55,11 @@ class MemoryStore:
     """
 
     def __init__(self, name: str | None = None, *, now: Callable[[], datetime] = _now) -> None:
-        """Open a place, or a new one when no name is given.
+        """Open the place of a name, or a new one when no name is given.
 
         Args:
             name: The place. Stores of one name see the same objects.
-            now: When a write happens; counts for a place that is new.
+            now: The clock for modification times; ignored if the place exists already.
         """
         name = name or uuid.uuid4().hex
         with _PLACES_LOCK:
@@ -70,7 +70,7 @@ class MemoryStore:
 
     @property
     def url(self) -> str:
-        """The place."""
+        """The store's address, with the name of its place."""
         return f"memory://{self._place.name}"
 
     def __repr__(self) -> str:
@@ -78,11 +78,11 @@ class MemoryStore:
         return f"MemoryStore({self._place.name!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The name alone."""
+        """Pickle the name only."""
         return MemoryStore, (self._place.name,)
 
     def probe(self) -> None:
-        """See ``ObjectStore.probe``. One lock guards every condition."""
+        """See ``ObjectStore.probe``. Nothing to probe: one lock guards every condition."""
 
     def create(self, key: str, data: bytes) -> None:
         """See ``ObjectStore.create``."""
@@ -150,7 +150,7 @@ class MemoryStore:
         """See ``ObjectStore.list``."""
         _check(prefix, whole=False)
         with self._place.lock:
-            # Code points sort as their UTF-8 bytes do.
+            # The port wants UTF-8 byte order, which sorting by code points gives.
             found = sorted(self._place.objects.items())
         return iter(
             [
@@ -192,7 +192,7 @@ class MemoryStore:
 
 
 def _check(key: str, *, whole: bool = True) -> None:
-    """Refuse what the real stores refuse, so that no test passes on memory alone."""
+    """Refuse keys that real stores refuse, so that no test passes only in memory."""
     segments: builtins.list[str] = key.split("/")
     if not whole and not segments[-1]:
         segments.pop()

@@ -1,4 +1,4 @@
-"""A sink in memory that puts rows by key: what ``KeyContract`` asks for, in its plainest form."""
+"""An upsert sink in memory: the simplest one that meets ``KeyContract``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NOT_KEYS: Final = (pa.types.is_floating, pa.types.is_nested)
 
 @dataclass
 class MemoryRows:
-    """What a database would hold: rows by key and a ledger, changed together.
+    """Stands in for a database: rows by key and a ledger, changed together.
 
     Attributes:
-        same_as: What tells keys apart: those of which this is the same are one.
+        same_as: Maps a key to its identity: keys with equal identities are the same key.
     """
 
     same_as: Callable[[Key], object] = lambda key: key
@@ -33,7 +33,7 @@ class MemoryRows:
 
 @dataclass(frozen=True)
 class MemoryUpsertSink:
-    """Puts rows of the columns ``key`` and ``value`` into ``MemoryRows``."""
+    """Upserts rows of the columns ``key`` and ``value`` into ``MemoryRows``."""
 
     table: MemoryRows
     key: tuple[str, ...]
@@ -42,15 +42,15 @@ class MemoryUpsertSink:
 
     @property
     def targets(self) -> frozenset[str]:
-        """The table."""
+        """The table's address."""
         return frozenset({self.address})
 
     def ledger(self) -> EpochNumber | None:
-        """The table's."""
+        """The epoch in the table's ledger."""
         return self.table.ledger
 
     def check(self, schema: ArrowSchema, staged: StagedOutput | None = None) -> None:
-        """Refuse keys that do not compare."""
+        """Refuse key types without reliable equality: floats and nested types."""
         self._check(pa.schema(schema), partial(InvalidConfig, f"sink {self.sink_id}"))
 
     def held_keys(self, schema: ArrowSchema, keys: ArrowRows) -> HeldKeys:
@@ -59,7 +59,7 @@ class MemoryUpsertSink:
         return HeldKeys(len(held), repr(held[0]) if held else "")
 
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
-        """Put and delete in their order, and move the ledger, at once."""
+        """Upsert and delete rows in order, and advance the ledger, in one step."""
         stands = self.table.ledger or staged.entry.joined_at.previous()
         if stands == epoch:
             return
@@ -96,7 +96,7 @@ class MemoryUpsertSink:
 
 @dataclass(frozen=True)
 class MemoryKeyPlace:
-    """A ``KeyPlace``."""
+    """A ``KeyPlace`` in memory."""
 
     table: MemoryRows = field(default_factory=MemoryRows)
 

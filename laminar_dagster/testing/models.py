@@ -1,10 +1,10 @@
-"""Runs Python models without Spark, for the tests of who writes them.
+"""Runs Python models without Spark, for unit tests by the models' authors.
 
 ``load_model`` reads a file of ``models/`` as a pipeline does. ``run_model`` and ``run_operator``
-give what comes of some batches. ``assert_same_under_any_cut`` cuts the same rows into many batches
-of all sizes: an answer that depends on how the stream was cut fails.
+return the output for some batches. ``assert_same_under_any_cut`` splits the same rows into batches
+in many ways, and fails if the output depends on the split.
 
-The code that calls models and keeps their state is that of the engine.
+Models are called, and their state is kept, by the same code as in the engine.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class OperatorRun:
-    """What an operator has come to.
+    """The output and the final state of an operator after a run.
 
     Attributes:
-        rows: Everything that it put out: keys, event time, and its columns.
-        state: The keys that it has not forgotten, with their state and ``timer``.
-        waiting: Rows that the watermark has not passed.
-        late: Rows that came after the watermark had passed them, and were left out.
+        rows: All output rows: keys, event time, and the operator's columns.
+        state: The keys that still have state, with their state and ``timer``.
+        waiting: Rows that the watermark has not passed yet.
+        late: Rows that were dropped because the watermark had passed them when they came.
     """
 
     rows: pa.Table
@@ -58,7 +58,7 @@ def load_model(path: Path | str) -> Declared:
     """The model that a file declares.
 
     Raises:
-        AssertionError: It depends on something else than its rows; the message names the lines.
+        AssertionError: The model calls something non-deterministic; the message names the lines.
     """
     text = Path(path).read_text(encoding="utf-8")
     found = [
@@ -71,11 +71,11 @@ def load_model(path: Path | str) -> Declared:
 
 
 def run_model(model: Declared, batches: pa.Table | Iterable[pa.Table]) -> pa.Table:
-    """What a model makes of some batches, one after the other.
+    """The output of a model for some batches, called once per batch.
 
     Args:
-        model: A function with ``@model`` before it, or what ``load_model`` gave.
-        batches: Arrow's tables, also for a function of data frames.
+        model: A function decorated with ``@model``, or the result of ``load_model``.
+        batches: Arrow tables, also for a function that takes data frames.
     """
     if not isinstance(model, RowModel):
         raise TypeError("this is an operator: use run_operator")
@@ -92,16 +92,15 @@ def run_operator(
     delay: timedelta = timedelta(0),
     until: datetime | None = None,
 ) -> OperatorRun:
-    """What an operator makes of some batches: an epoch for each.
+    """Run an operator over some batches, with one epoch per batch.
 
-    Rows that are late when they come are left out, as a source does; ``late`` of what comes back
-    has them.
+    Late rows are dropped, as a source drops them; ``late`` of the result has them.
 
     Args:
-        operator: A class with ``@keyed_operator`` before it, or what ``load_model`` gave.
+        operator: A class decorated with ``@keyed_operator``, or the result of ``load_model``.
         batches: Each with the keys, the event time and the other columns that the operator takes.
         delay: How far the watermark stays behind the newest row, as in ``WATERMARK FOR``.
-        until: A last watermark, after all batches, for rows and timers that are still to come.
+        until: A final watermark after all batches, to flush waiting rows and fire timers.
     """
     operator = _operator(operator)
     given = _tables(batches)
@@ -141,24 +140,24 @@ def assert_same_under_any_cut(
     cuts: int = 25,
     seed: int = 0,
 ) -> None:
-    """Run a model over rows in one batch, and cut at random places; the answers must be the same.
+    """Check that rows in one batch and rows split at random places give the same output.
 
     Args:
         declared: The model or operator.
-        rows: In the order in which they come.
-        delay: As of ``run_operator``.
-        until: As of ``run_operator``.
-        cuts: So many different ways to cut.
-        seed: Decides where.
+        rows: The input rows, in order of arrival.
+        delay: See ``run_operator``.
+        until: See ``run_operator``.
+        cuts: How many random splits to try.
+        seed: Seeds the random splits.
 
     Raises:
-        AssertionError: An answer differs; the message says at which cut.
+        AssertionError: An output differs; the message says for which split.
     """
     declared = declared if isinstance(declared, RowModel) else _operator(declared)
     chance = random.Random(seed)
     expected = _answer(declared, [rows], delay, until)
     for _ in range(cuts):
-        # Few cuts as often as many.
+        # Log-uniform, so that splits into few batches are tried as often as into many.
         count = int(rows.num_rows ** chance.random())
         inside = sorted(
             chance.sample(range(1, max(2, rows.num_rows)), max(0, min(count, rows.num_rows - 1)))
@@ -170,7 +169,7 @@ def assert_same_under_any_cut(
 
 
 def _tables(batches: pa.Table | Iterable[pa.Table]) -> list[pa.Table]:
-    # Going through a data frame gives the names of its columns.
+    # A data frame counts as one batch: iterating over it would yield its column names.
     is_one = isinstance(batches, pa.Table) or hasattr(batches, "columns")
     given = [batches] if is_one else list(batches)
     for each in given:
@@ -196,12 +195,12 @@ def _operator(given: Declared | type[Operator]) -> KeyedOperator:
 def _answer(
     declared: Declared, batches: list[pa.Table], delay: timedelta, until: datetime | None
 ) -> list[str]:
-    # As text, because NaN is not equal to itself.
+    # Compared as text, because NaN is not equal to itself.
     if isinstance(declared, RowModel):
         return [repr(row) for row in run_model(declared, batches).to_pylist()]
     run = run_operator(declared, batches, delay=delay, until=until)
     keys = [(name, "ascending") for name in declared.keys]
-    # Of one key the order counts, of different keys it does not.
+    # The order of output rows counts within a key only; the sort is stable.
     lines = [repr(row) for row in run.rows.sort_by(keys).to_pylist()]
     return [*lines, *(f"state {row!r}" for row in run.state.to_pylist())]
 
@@ -236,7 +235,7 @@ def _taken(operator: KeyedOperator, batch: pa.Table) -> list[str]:
 def _lateness(
     rows: pa.Table, time: str, mark: int | None, delay: timedelta
 ) -> tuple[pa.Array, int | None]:
-    """Which rows are late when they come, and the watermark after them."""
+    """A mask of the rows that are late when they come, and the watermark after the batch."""
     if rows.column(time).null_count:
         raise ValueError(f"a row has no `{time}`, its event time")
     times = rows.column(time).cast(TIMESTAMP).cast(pa.int64()).to_numpy()

@@ -1,4 +1,4 @@
-"""What every reference table must do. Subclass it, and give it a place to write tables to.
+"""The contract of ``Reference`` as tests. Subclass it, and provide a place to write tables to.
 
 ::
 
@@ -24,14 +24,14 @@ OTHER: Sequence[Row] = ((1, "pear"), (2, "plum"), (3, "fig"))
 
 
 class ReferencePlace(Protocol):
-    """Where a table of the columns ``id INT NOT NULL`` and ``name STRING`` is, if it is there."""
+    """Where a test's table is, with the columns ``id INT NOT NULL`` and ``name STRING``."""
 
     def table(self, *, has_key: bool = True, column: str = "name") -> Reference:
         """The adapter, with ``id`` as its key or without one; ``column`` is the second one."""
         ...
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Make these the rows of the table, in this order, and nothing else."""
+        """Create or overwrite the table with these rows, in this order."""
         ...
 
     def remove(self) -> None:
@@ -43,7 +43,7 @@ class ReferenceContract:
     """The promises of ``core.ports.Reference``."""
 
     def test_the_same_rows_give_the_same_files(self, place: ReferencePlace) -> None:
-        """Whatever order they were written in."""
+        """The order in which rows were written makes no difference."""
         place.write(FIRST)
         one = place.table().read()
         place.write(FIRST[::-1])
@@ -51,7 +51,7 @@ class ReferenceContract:
         assert sum(rows for rows, _ in one.files) == len(FIRST)
 
     def test_other_rows_give_other_files_and_another_version(self, place: ReferencePlace) -> None:
-        """One value that is null is enough."""
+        """A single value that is no longer null is a change."""
         place.write(FIRST)
         before = place.table().version()
         one = place.table().read()
@@ -60,7 +60,7 @@ class ReferenceContract:
         assert before is None or place.table().version() != before
 
     def test_a_version_stays_while_nothing_changes(self, place: ReferencePlace) -> None:
-        """Looking is not touching."""
+        """Reading the table does not change its version."""
         place.write(FIRST)
         before = place.table().version()
         place.table().read()
@@ -73,7 +73,7 @@ class ReferenceContract:
         assert [rows for rows, _ in place.table().read().files] == [0]
 
     def test_two_rows_of_one_key_are_refused_by_name(self, place: ReferencePlace) -> None:
-        """Without a declared key they are two rows."""
+        """Duplicate keys are an error only if a key is declared."""
         place.write((*FIRST, (3, "date")))
         with pytest.raises(ReferenceUnfit, match="PRIMARY KEY is not one: two rows have id = '3'"):
             place.table().read()
@@ -82,7 +82,7 @@ class ReferenceContract:
     def test_a_missing_table_is_told_and_so_is_one_that_is_gone(
         self, place: ReferencePlace
     ) -> None:
-        """Never as a table without rows."""
+        """A missing table raises; it never reads as an empty one."""
         for _ in range(2):
             with pytest.raises((ReferenceUnavailable, ReferenceUnfit)):
                 place.table().read()
@@ -93,13 +93,13 @@ class ReferenceContract:
             place.remove()
 
     def test_a_missing_column_is_told_by_its_name(self, place: ReferencePlace) -> None:
-        """It would be null everywhere."""
+        """Otherwise the column would read as null in every row."""
         place.write(FIRST)
         with pytest.raises(ReferenceUnfit, match="colour"):
             place.table(column="colour").read()
 
     def test_another_declaration_is_another_table(self, place: ReferencePlace) -> None:
-        """So that a copy is not taken for one of what is declared now."""
+        """So that a cached copy is not reused after the declaration changed."""
         declared = {
             place.table().declaration,
             place.table(has_key=False).declaration,

@@ -1,4 +1,4 @@
-"""What the contract of ``Sink`` says of several committers, and of those that die."""
+"""The part of the ``Sink`` contract about concurrent, paused and killed committers."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from laminar_dagster.testing.sink_places import (
 
 
 class CommittersContract:
-    """Of racing, paused and killed committers.
+    """Tests with racing, paused and killed committers.
 
     Attributes:
         racers: How many committers race for one epoch.
         kills: How many committers are killed, each at a random moment.
-        rows: How many rows an epoch of those has.
+        rows: How many rows each epoch has that such a committer writes.
     """
 
     racers: ClassVar[int] = 6
@@ -49,7 +49,7 @@ class CommittersContract:
 
     @pytest.mark.parametrize("mode", ["append", "upsert"])
     def test_of_racing_committers_one_publishes(self, place: SinkPlace, mode: Mode) -> None:
-        """From the first epoch on, when there is no table yet."""
+        """Including the first epoch, when the table does not exist yet."""
         expected: list[Row] = []
         for epoch in range(1, 6):
             rows = [(epoch * 1000 + number, "x") for number in range(50)]
@@ -98,8 +98,8 @@ class CommittersContract:
         with ThreadPoolExecutor(1) as pool:
             sleeper = pool.submit(sleepy)
             assert asleep.wait(60)
-            # A sink that holds a lock may let nobody else in meanwhile; then it is the others
-            # that have to come again.
+            # A sink whose paused committer holds a lock may refuse these commits; they are
+            # repeated below.
             with suppress(RetryError):
                 sink = place.open(TABLE, mode)
                 sink.commit(EpochNumber(2), output)
@@ -162,9 +162,9 @@ class CommittersContract:
 
     @pytest.mark.parametrize("mode", ["append", "upsert"])
     def test_a_killed_committer_leaves_whole_epochs(self, place: SinkPlace, mode: Mode) -> None:
-        """SIGKILL at random moments: each epoch is there once, or not yet."""
+        """After SIGKILL at a random moment, each epoch is published once or not at all."""
         dice = random.Random(7)
-        # How long a commit takes decides when to kill; it only steers, nothing depends on it.
+        # The duration of a commit scales the delay before a kill; no assertion depends on it.
         begun = time.perf_counter()
         place.open(TABLE, mode).commit(EpochNumber(1), epoch_output(place, 1, self.rows))
         span = time.perf_counter() - begun
@@ -187,7 +187,7 @@ class CommittersContract:
 
     @pytest.mark.parametrize("mode", ["append", "upsert"])
     def test_a_reader_never_sees_part_of_an_epoch(self, place: SinkPlace, mode: Mode) -> None:
-        """Another process commits; whatever is read meanwhile is a row of whole epochs."""
+        """While another process commits, every read returns whole epochs, without gaps."""
         child = _Child(place, _commit_for_ever, mode, 1, self.rows)
         try:
             child.wait_until_ready()
@@ -205,7 +205,7 @@ class CommittersContract:
 
 
 class _Child:
-    """A process of its own, forked from a server that has imported the sink but never used it."""
+    """A child process, forked from a fork server that imported the sink but never used it."""
 
     def __init__(self, place: SinkPlace, run: Callable[..., None], *arguments: object) -> None:
         context = multiprocessing.get_context("forkserver")
@@ -218,12 +218,12 @@ class _Child:
         writer.close()
 
     def wait_until_ready(self) -> None:
-        """Until it is about to commit."""
+        """Wait until the child is about to commit."""
         assert self._ready.poll(60), "the committer did not start"
         self._ready.recv()
 
     def kill(self) -> None:
-        """End it at once, wherever it is."""
+        """Kill the child with SIGKILL and wait for its end."""
         self.process.kill()
         self.process.join(60)
         self._ready.close()

@@ -15,8 +15,8 @@
         def place(self, tmp_path: Path) -> SinkPlace:
             return MyPlace(tmp_path)
 
-A sink that is killed with SIGKILL is opened in a process of its own, so the module that defines
-the place must be importable.
+Tests that kill a committer open the sink in a child process, so the module that defines the place
+must be importable.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ __all__ = ["Mode", "Row", "SinkContract", "SinkPlace", "StagedRow"]
 
 
 class SinkContract(CommittersContract, TellingContract):
-    """What every sink has to do; see ``CommittersContract`` for how much of it."""
+    """Tests that every sink must pass; see ``CommittersContract`` for how many repetitions."""
 
     @pytest.fixture
     def place(self) -> SinkPlace:
-        """A place that is empty and that no other test uses."""
+        """An empty place that no other test uses."""
         raise NotImplementedError("a subclass provides the place")
 
     # --- the ledger -------------------------------------------------------------------------------
 
     def test_a_new_sink_has_no_ledger_and_makes_nothing(self, place: SinkPlace) -> None:
-        """To ask is not to write."""
+        """Opening a sink and reading its ledger write nothing."""
         sink = place.open(TABLE, "append")
         assert sink.sink_id == TABLE
         assert "://" in sink.address
@@ -67,7 +67,7 @@ class SinkContract(CommittersContract, TellingContract):
         assert place.read(TABLE) == []
 
     def test_what_was_committed_is_there_for_everybody(self, place: SinkPlace) -> None:
-        """Rows and ledger, for this instance and for one that is opened later."""
+        """This instance and one opened later see the same rows and ledger."""
         sink = place.open(TABLE, "append")
         for epoch, rows in ((1, [(1, "a"), (2, "b")]), (2, [(3, "c")])):
             sink.commit(EpochNumber(epoch), staged(place, rows))
@@ -75,7 +75,7 @@ class SinkContract(CommittersContract, TellingContract):
         assert sorted(place.read(TABLE)) == [(1, "a"), (2, "b"), (3, "c")]
 
     def test_committing_again_changes_nothing(self, place: SinkPlace) -> None:
-        """By the same instance or another, and however often."""
+        """A commit is idempotent, repeated by the same instance or by another."""
         for epoch in (1, 2):
             for _ in range(2):
                 place.open(TABLE, "append").commit(EpochNumber(epoch), staged(place, [(epoch, "")]))
@@ -86,7 +86,7 @@ class SinkContract(CommittersContract, TellingContract):
         assert place.open(TABLE, "append").ledger() == 2
 
     def test_the_ledger_tells_what_was_put_out(self, place: SinkPlace) -> None:
-        """By it, an epoch of the same number is told from the one that is there."""
+        """The output digest distinguishes two different epochs with the same number."""
         sink = place.open(TABLE, "append")
         assert isinstance(sink, Attesting)
         assert sink.published() is None
@@ -99,7 +99,7 @@ class SinkContract(CommittersContract, TellingContract):
 
     @pytest.mark.parametrize("wrong", [1, 2, 3, 4, 7, 8, 1000])
     def test_another_epoch_than_the_next_is_refused(self, place: SinkPlace, wrong: int) -> None:
-        """A gap or a double is never made good by going on."""
+        """A sink neither skips an epoch nor commits an earlier one again."""
         sink = place.open(TABLE, "append")
         for epoch in (3, 4, 5):
             sink.commit(EpochNumber(epoch), staged(place, [(epoch, "")], joined_at=3))
@@ -113,7 +113,7 @@ class SinkContract(CommittersContract, TellingContract):
     def test_the_first_epoch_is_the_one_in_which_the_sink_joined(
         self, place: SinkPlace, joined_at: int
     ) -> None:
-        """No other can be: a ledger that is lost must not pass for a new sink."""
+        """Any other epoch is refused, so that a lost ledger does not look like a new sink."""
         sink = place.open(TABLE, "append")
         for wrong in (joined_at + 1, joined_at + 2, joined_at - 1):
             with pytest.raises(LedgerMismatch):
@@ -129,7 +129,7 @@ class SinkContract(CommittersContract, TellingContract):
     def test_an_epoch_without_rows_moves_the_ledger(
         self, place: SinkPlace, mode: Mode, files: int
     ) -> None:
-        """Also the first, of which not even the columns may be known."""
+        """Also the first epoch, whose columns are unknown if it has no files."""
         sink = place.open(TABLE, mode)
         nothing = staged(place, *[[]] * files)
         for epoch in (1, 2):
@@ -143,7 +143,7 @@ class SinkContract(CommittersContract, TellingContract):
         assert place.read(TABLE) == [(1, "a")]
 
     def test_sinks_in_one_place_do_not_disturb_each_other(self, place: SinkPlace) -> None:
-        """Each has its own ledger and its own rows, also at the same time."""
+        """Each has its own ledger and rows, also when both commit concurrently."""
         place.open(TABLE, "append").commit(EpochNumber(1), staged(place, [(1, "a")]))
         other = place.open(OTHER, "append")
         assert other.ledger() is None
@@ -167,14 +167,14 @@ class SinkContract(CommittersContract, TellingContract):
     # --- rows -------------------------------------------------------------------------------------
 
     def test_appended_rows_are_never_taken_together(self, place: SinkPlace) -> None:
-        """Equal rows are two rows, in one file, in two files and in two epochs."""
+        """Equal rows are not deduplicated: within a file, across files or across epochs."""
         sink = place.open(TABLE, "append")
         sink.commit(EpochNumber(1), staged(place, [(1, "a"), (1, "a")], [(1, "a")]))
         sink.commit(EpochNumber(2), staged(place, [(1, "a"), (1, "b")]))
         assert sorted(place.read(TABLE)) == [(1, "a")] * 4 + [(1, "b")]
 
     def test_upsert_replaces_by_key(self, place: SinkPlace) -> None:
-        """The last row of a key wins: in a file, over files in their order, over epochs."""
+        """The last row of a key wins: within a file, across files in order, across epochs."""
         sink = place.open(TABLE, "upsert")
         sink.commit(EpochNumber(1), staged(place, [(1, "a"), (2, "b"), (1, "c")], [(3, "d")]))
         assert sorted(place.read(TABLE)) == [(1, "c"), (2, "b"), (3, "d")]
@@ -184,7 +184,7 @@ class SinkContract(CommittersContract, TellingContract):
         assert sorted(place.read(TABLE)) == [(1, "w"), (2, "b"), (3, "z"), (4, "y")]
 
     def test_a_negative_weight_deletes_by_key(self, place: SinkPlace) -> None:
-        """The last row of a key decides; a key that is not there is no error."""
+        """The last row of a key decides; deleting a key that does not exist is no error."""
         sink = place.open(TABLE, "upsert")
         before = [(key, "old") for key in range(6)]
         sink.commit(EpochNumber(1), staged(place, before, weights=[[1] * 6]))
@@ -205,7 +205,7 @@ class SinkContract(CommittersContract, TellingContract):
     def test_a_weight_that_cannot_be_applied_publishes_nothing(
         self, place: SinkPlace, weights: list[int]
     ) -> None:
-        """What cannot be taken back must not be left out in silence."""
+        """An append sink cannot apply a retraction, and must not drop it silently."""
         sink = place.open(TABLE, "append")
         sink.commit(EpochNumber(1), staged(place, [(1, "a")], weights=[[1]]))
         with pytest.raises(WriteFailed, match="_weight"):
@@ -213,14 +213,14 @@ class SinkContract(CommittersContract, TellingContract):
         assert sink.ledger() == 1
         assert place.read(TABLE) == [(1, "a")]
 
-    # --- what was staged is damaged ---------------------------------------------------------------
+    # --- damaged staged files ---------------------------------------------------------------------
 
     @pytest.mark.parametrize("mode", ["append", "upsert"])
     @pytest.mark.parametrize("first", [True, False])
     def test_a_damaged_file_publishes_nothing(
         self, place: SinkPlace, mode: Mode, first: bool
     ) -> None:
-        """Its own error comes through, and the epoch can be committed later."""
+        """The read error is raised unchanged, and the epoch can be committed later."""
         sink = place.open(TABLE, mode)
         expected: list[Row] = []
         if not first:
@@ -246,7 +246,7 @@ class SinkContract(CommittersContract, TellingContract):
     def test_a_file_that_is_not_what_was_staged_publishes_nothing(
         self, place: SinkPlace, kind: str
     ) -> None:
-        """Even when its bytes are the ones that were written."""
+        """A file that does not decode to its declared rows is refused, though its checksum fits."""
         sink = place.open(TABLE, "append")
         sink.commit(EpochNumber(1), staged(place, [(1, "a")]))
         whole = place.encode([(2, "b"), (3, "c")], None)

@@ -1,4 +1,4 @@
-"""The contract of sinks that put rows by key, as tests over every type of key.
+"""The contract of upsert sinks, as tests over every type of key.
 
 ::
 
@@ -15,8 +15,8 @@
         def key_place(self, tmp_path: Path) -> KeyPlace:
             return MyKeyPlace(tmp_path)
 
-A type that a sink does not take is a row of ``refused``, with what the sink says of it: it is
-refused before anything is written, and by name.
+A key type that a sink does not support is an entry of ``refused``, with a pattern of the error
+message: the sink must refuse it by name, before anything is written.
 """
 
 from __future__ import annotations
@@ -39,37 +39,37 @@ __all__ = ["Key", "KeyContract", "KeyKind", "KeyPlace"]
 
 VALUE = "value"
 _WEIGHT = "_weight"
-# By these epochs keys were put beside others, and taken back.
+# Epochs after which adjacent keys were upserted (4) and deleted (7).
 _LOOKED_AT = (4, 7)
-# A key, and the text that is put with it; None takes the row back.
+# A key and its new value; None deletes the row.
 _Change = tuple[Key, str | None]
 
 
 class KeyPlace(Protocol):
-    """Where a test's sink writes by key. Empty at first."""
+    """Where a test's upsert sink writes. Empty at first."""
 
     def open_keyed(self, key: tuple[str, ...]) -> Sink:
         """A new instance in mode upsert, always of the same table.
 
         Args:
-            key: Its key columns. The rows have another one, ``value``, a text.
+            key: The key columns. The rows have one more column, the string ``value``.
         """
         ...
 
     def read_keyed(self, kind: KeyKind) -> list[tuple[Key, str]]:
         """Every row of the table as an independent client sees it: its key, and ``value``.
 
-        The values of a key are those of ``kind.keys``. Empty while there is no table.
+        Keys are returned as the Python values of ``kind.keys``. Empty while there is no table.
         """
         ...
 
 
 class KeyContract:
-    """Rows by key are those of a dictionary.
+    """An upserted table holds the same rows as a dictionary with the same changes.
 
     Attributes:
-        refused: The kinds of keys that the sink refuses, with a pattern of what it says.
-        looks_after_every_epoch: Whether to compare after each, and not after a few alone.
+        refused: The kinds of keys that the sink refuses, with a pattern of the error message.
+        looks_after_every_epoch: Whether to compare after each epoch, not after a few only.
     """
 
     refused: ClassVar[Mapping[str, str]] = {}
@@ -77,12 +77,12 @@ class KeyContract:
 
     @pytest.fixture
     def key_place(self) -> KeyPlace:
-        """A place that is empty and that no other test uses."""
+        """An empty place that no other test uses."""
         raise NotImplementedError("a subclass provides the place")
 
     @pytest.mark.parametrize("name", KEY_KINDS)
     def test_rows_by_key_are_those_of_a_dictionary(self, key_place: KeyPlace, name: str) -> None:
-        """Over epochs of inserts, updates and deletes of keys that are next to each other."""
+        """Over epochs of inserts, updates and deletes of adjacent keys."""
         kind = KEY_KINDS[name]
         if said := self.refused.get(name):
             self._refuses(key_place, kind, said)
@@ -112,18 +112,18 @@ class KeyContract:
         assert place.open_keyed(kind.columns).ledger() is None
 
     def test_every_refusal_is_of_a_kind_that_is_tried(self) -> None:
-        """A row of a kind that is spelled otherwise would say nothing."""
+        """A misspelt name in ``refused`` would test nothing."""
         assert {*self.refused} <= {*KEY_KINDS}
         for said in self.refused.values():
             re.compile(said)
 
 
 def _history(kind: KeyKind) -> list[list[list[_Change]]]:
-    """Epochs of files of changes."""
+    """The changes of a test: epochs, of files, of changes."""
     dice = random.Random(kind.name)
     keys, first, second = kind.keys, kind.keys[0], kind.keys[1]
-    # Each of two neighbours comes by itself, so that a table of files has them in files of their
-    # own, with nothing else between the bounds.
+    # Two adjacent keys come in epochs of their own, so that a sink that stores files has each in
+    # its own file, whose key bounds (minimum and maximum) hold nothing else.
     epochs: list[list[list[_Change]]] = [
         [[(first, "1")]],
         [[(second, "2")]],

@@ -1,4 +1,4 @@
-"""Where the contract of ``Sink`` tries a sink, and what it has it commit."""
+"""Test fixtures of the ``Sink`` contract: the place under test, and staged output to commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from laminar_dagster.core.ports import ArrowSchema, Sink, StagedOutput
 from laminar_dagster.testing.crash import Crash
 
 Row = tuple[int, str]
-# As a view may have it by mistake: without a key.
+# The key may be null, which a view can produce by mistake.
 StagedRow = tuple[int | None, str]
 Mode = Literal["append", "upsert"]
 Files = tuple[bytes, ...]
@@ -57,7 +57,7 @@ def staged(
     joined_at: int = 1,
     weights: Sequence[Sequence[int]] | None = None,
 ) -> StagedOutput:
-    """What a sink is to commit: one file for each sequence of rows."""
+    """Staged output for a sink to commit: one file per sequence of rows."""
     each_weights: Sequence[Sequence[int] | None] = weights or [None] * len(files)
     data = tuple(place.encode(rows, each) for rows, each in zip(files, each_weights, strict=True))
     return staged_bytes(data, [len(rows) for rows in files], sink, joined_at)
@@ -66,7 +66,7 @@ def staged(
 def staged_bytes(
     files: Files, rows: Sequence[int], sink: SinkId = TABLE, joined_at: int = 1
 ) -> StagedOutput:
-    """The same, of files that are encoded already."""
+    """Staged output of files that are encoded already, with the row count of each."""
     entries = tuple(
         FileEntry(
             path=layout.staged_path(sink, FileName(f"part-{number:05d}")),
@@ -85,7 +85,7 @@ def staged_bytes(
 
 
 def crash_at(output: StagedOutput, place: int) -> Callable[[FileEntry], bytes]:
-    """A way to read that breaks off at one of the files."""
+    """A ``read`` for ``StagedOutput`` that raises ``Crash`` at the file with index ``place``."""
 
     def read(file: FileEntry) -> bytes:
         if file == output.entry.files[place]:
@@ -96,13 +96,13 @@ def crash_at(output: StagedOutput, place: int) -> Callable[[FileEntry], bytes]:
 
 
 def epoch_output(place: SinkPlace, epoch: int, rows: int) -> StagedOutput:
-    """An epoch whose rows tell which epoch they belong to, in two files."""
+    """Staged output of two files, whose rows hold the number of their epoch."""
     made = [(epoch * 1_000_000 + number, str(epoch)) for number in range(rows)]
     return staged(place, made[: rows // 2], made[rows // 2 :])
 
 
 def epochs_of(found: Sequence[Row], rows: int) -> list[int]:
-    """The epochs that are there; each must be whole, and once."""
+    """The epochs found in a table; asserts that each is complete and not duplicated."""
     by_epoch: dict[int, list[int]] = {}
     for key, value in found:
         by_epoch.setdefault(int(value), []).append(key)
@@ -112,7 +112,7 @@ def epochs_of(found: Sequence[Row], rows: int) -> list[int]:
 
 
 def insist(open_sink: Callable[[], Sink], epoch: EpochNumber, output: StagedOutput) -> None:
-    """Commit as the runtime does: again after what may be tried again."""
+    """Commit as the runtime does, with retries after retryable errors and unknown outcomes."""
     for _ in range(50):
         try:
             open_sink().commit(epoch, output)

@@ -1,4 +1,4 @@
-"""What the contract of ``Sink`` says of what a sink tells: before a commit, and during it."""
+"""The part of the ``Sink`` contract about ``check`` before a commit and progress during it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from laminar_dagster.testing.sink_places import (
 
 
 class _Told:
-    """Remembers what it is told."""
+    """A progress listener that records its calls."""
 
     def __init__(self) -> None:
         self.states: list[str] = []
@@ -41,13 +41,13 @@ class _Told:
 
 
 class TellingContract:
-    """Of looking before, and of being watched."""
+    """Tests of ``Sink.check`` and of the progress calls of ``Sink.commit``."""
 
     @pytest.mark.parametrize("mode", ["append", "upsert"])
     def test_a_check_makes_nothing_and_passes_what_can_be_committed(
         self, place: SinkPlace, mode: Mode
     ) -> None:
-        """Before the first epoch, and when there is a table."""
+        """Both before the first epoch and when the table exists."""
         sink = place.open(TABLE, mode)
         output = staged(place, [(1, "a")])
         sink.check(place.columns())
@@ -61,7 +61,7 @@ class TellingContract:
 
     @pytest.mark.parametrize("first", [True, False])
     def test_a_check_refuses_a_key_that_is_null(self, place: SinkPlace, first: bool) -> None:
-        """As the commit would, by when the epoch could not be computed otherwise any more."""
+        """A check must find null keys: at the commit it is too late to compute the epoch again."""
         sink = place.open(TABLE, "upsert")
         if not first:
             sink.commit(EpochNumber(1), staged(place, [(1, "a")]))
@@ -71,7 +71,7 @@ class TellingContract:
         with pytest.raises(WriteFailed, match="`key` is null in 1 rows"):
             sink.commit(EpochNumber(1 if first else 2), output)
         assert place.read(TABLE) == ([] if first else [(1, "a")])
-        # Whoever appends has no key.
+        # In append mode there is no key, so a null is fine.
         place.open(OTHER, "append").check(place.columns(), output)
 
     @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ class TellingContract:
     def test_a_check_refuses_a_weight_that_cannot_be_applied(
         self, place: SinkPlace, mode: Mode, weights: list[int]
     ) -> None:
-        """In any of the files."""
+        """A bad weight is found in any of the staged files."""
         sink = place.open(TABLE, mode)
         rows: list[Row] = [(1, "a"), (2, "b")]
         sink.check(place.columns(), staged(place, rows, weights=[[1, 1]]))
@@ -93,7 +93,7 @@ class TellingContract:
     def test_a_commit_tells_its_begin_its_rows_and_its_end(
         self, place: SinkPlace, mode: Mode
     ) -> None:
-        """One transaction an epoch; with the epoch there already, none."""
+        """One transaction per epoch; none if the epoch is committed already."""
         sink = place.open(TABLE, mode)
         for epoch, files in ((1, [[(1, "a"), (2, "b")], [(3, "c")]]), (2, [])):
             output, told = staged(place, *files), _Told()
@@ -106,7 +106,7 @@ class TellingContract:
             assert again.rows == 0
 
     def test_a_commit_that_fails_before_its_end_does_not_tell_one(self, place: SinkPlace) -> None:
-        """So that nobody takes it for one whose reply was lost."""
+        """Otherwise it would be mistaken for a commit whose reply was lost."""
         output, told = staged(place, [(1, "a")], [(2, "b")]), _Told()
 
         def read(file: FileEntry) -> bytes:

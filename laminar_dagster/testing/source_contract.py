@@ -4,7 +4,7 @@
 
     class TestMySource(SourceContract):
         @pytest.fixture
-        def stream(self) -> SourceStream: ...     # empty, and no other test uses it
+        def stream(self) -> SourceStream: ...     # empty, and used by no other test
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CHECKPOINT: Final = CheckpointId("01890a5d-ac96-774b-bcce-b302099a8057")
 
 
 class SourceStream(Protocol):
-    """What a test needs to know of the world behind a source. Records carry a number."""
+    """The external system behind a source, as a test controls it. Records carry a number."""
 
     def open(self) -> Source:
         """A new source on the stream as it is now."""
@@ -50,15 +50,15 @@ class SourceStream(Protocol):
         ...
 
     def begin_record(self, number: int) -> bool:
-        """Write a part of a record. False if that cannot happen to this source."""
+        """Write a part of a record. False if this kind of source cannot have partial records."""
         ...
 
     def end_record(self) -> None:
-        """Write the rest of it."""
+        """Write the rest of the record begun by ``begin_record``."""
         ...
 
     def replace(self) -> None:
-        """Put another stream in its place, that has partitions and sizes in common with it."""
+        """Replace the stream by another one with the same partitions and sizes."""
         ...
 
     def numbers(self, chunk: DecodedChunk) -> list[int]:
@@ -67,7 +67,7 @@ class SourceStream(Protocol):
 
 
 class SourceContract:
-    """What every source has to do.
+    """Tests that every source must pass.
 
     Attributes:
         unit: The largest number of records that this source admits or leaves only together.
@@ -77,22 +77,22 @@ class SourceContract:
 
     @pytest.fixture
     def stream(self) -> SourceStream:
-        """A stream that is empty and that no other test uses."""
+        """An empty stream that no other test uses."""
         raise NotImplementedError("a subclass provides the stream")
 
     # --- planning -----------------------------------------------------------------------------
 
     def test_an_empty_stream_plans_nothing(self, stream: SourceStream) -> None:
-        """No record, nothing to read."""
+        """Without records, every planned range is empty."""
         assert _is_empty(stream.open().plan(None, (), NO_LIMIT, CLOCK))
 
     def test_everybody_calls_the_place_the_same(self, stream: SourceStream) -> None:
-        """So that what one pipeline writes is known as what another reads."""
+        """A stable address lets a pipeline that reads a place be linked to one that writes it."""
         assert stream.open().address == stream.open().address
         assert "://" in stream.open().address
 
     def test_planning_is_repeatable(self, stream: SourceStream) -> None:
-        """Two processes that plan the same moment plan the same."""
+        """Two processes that plan from the same state get the same plan."""
         stream.append(range(10))
         first = stream.open().plan(None, (), NO_LIMIT, CLOCK)
         assert stream.open().plan(None, (), NO_LIMIT, CLOCK) == first
@@ -116,7 +116,7 @@ class SourceContract:
             previous = plan
 
     def test_a_row_that_is_set_aside_is_told_as_a_bad_record(self, stream: SourceStream) -> None:
-        """Where the source can do that at all: its place, and what is wrong with it."""
+        """A dead letter has the bad records' schema and the reason, if the source supports it."""
         stream.append(range(5))
         source = stream.open()
         plan = source.plan(None, (), NO_LIMIT, CLOCK)
@@ -138,7 +138,7 @@ class SourceContract:
         assert _ends(second) == _ends(first)
 
     def test_a_source_that_was_opened_anew_goes_on(self, stream: SourceStream) -> None:
-        """All that planning needs is in the plan and the positions."""
+        """A new instance needs only the previous plan and its end positions to go on."""
         stream.append(range(4))
         first = stream.open().plan(None, (), NO_LIMIT, CLOCK)
         stream.append(range(4, 9))
@@ -150,7 +150,7 @@ class SourceContract:
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 7])
     def test_a_limit_of_records_is_kept(self, stream: SourceStream, limit: int) -> None:
-        """At most so many, at least one, until all are read."""
+        """An epoch reads at least one record and at most ``limit``, until all are read."""
         for first in range(0, 12, 4):
             stream.append(range(first, first + 4))
         found: list[int] = []
@@ -160,7 +160,7 @@ class SourceContract:
         assert found == list(range(12))
 
     def test_a_limit_of_bytes_never_stops_progress(self, stream: SourceStream) -> None:
-        """Also when no record is that small: one at a time then."""
+        """Even if every record is larger than the limit, each epoch reads one."""
         for first in range(0, 12, 4):
             stream.append(range(first, first + 4))
         found: list[int] = []
@@ -183,7 +183,7 @@ class SourceContract:
         assert _read(stream, stream.open(), plan) == before
 
     def test_splits_make_up_the_range(self, stream: SourceStream) -> None:
-        """In order, without a hole, without an overlap; and they hold the range's records."""
+        """Splits are contiguous, and reading them gives the records of the whole range."""
         stream.append(range(50))
         source = stream.open()
         plan = source.plan(None, (), NO_LIMIT, CLOCK)
@@ -216,7 +216,7 @@ class SourceContract:
         assert _numbers(stream, reader, plan.ranges) == list(range(5))
 
     def test_half_a_record_is_left_for_later(self, stream: SourceStream) -> None:
-        """It is read once, when it is whole."""
+        """A partial record is read once, when it is complete."""
         stream.append(range(3))
         if not stream.begin_record(3):
             return
@@ -231,7 +231,7 @@ class SourceContract:
     # --- identity and positions ---------------------------------------------------------------
 
     def test_growth_keeps_the_identity(self, stream: SourceStream) -> None:
-        """A pinned source may grow."""
+        """Appending records does not change the identity that later plans check."""
         stream.append(range(3))
         source = stream.open()
         plan = source.plan(None, (), NO_LIMIT, CLOCK)
@@ -241,7 +241,7 @@ class SourceContract:
             assert not _is_empty(plan)
 
     def test_identity_is_stable(self, stream: SourceStream) -> None:
-        """Looking does not change it."""
+        """Opening the stream again gives the same identity."""
         stream.append(range(3))
         assert stream.open().identity() == stream.open().identity()
 
@@ -256,7 +256,7 @@ class SourceContract:
             stream.open().plan(plan, _ends(plan), NO_LIMIT, CLOCK)
 
     def test_positions_survive_being_stored(self, stream: SourceStream) -> None:
-        """One by one, and in the file of a checkpoint."""
+        """Positions survive JSON, singly and in a checkpoint's offsets file."""
         stream.append(range(10))
         source = stream.open()
         plan = source.plan(None, (), NO_LIMIT, CLOCK)
@@ -282,7 +282,7 @@ class SourceContract:
             source.check_seek(end)
 
     def test_acknowledging_changes_nothing(self, stream: SourceStream) -> None:
-        """Not even twice, and not what is planned or read after it."""
+        """Acknowledging, also twice, changes neither the plan nor the records read after it."""
         stream.append(range(10))
         source = stream.open()
         plan = source.plan(None, (), NO_LIMIT, CLOCK)
@@ -293,7 +293,7 @@ class SourceContract:
 
 
 def _epochs(stream: SourceStream, limits: Admission) -> Iterator[list[int]]:
-    """What each epoch reads, until there is nothing left."""
+    """The numbers that each epoch reads, until the stream is exhausted."""
     source = stream.open()
     previous: SourcePlan | None = None
     for _ in range(100):
@@ -330,7 +330,7 @@ def _numbers(stream: SourceStream, reader: SplitReader, splits: Iterable[SourceR
     for split in splits:
         for chunk in reader.read(split):
             numbers = stream.numbers(chunk)
-            # Nothing in this suite is a bad record.
+            # No test here writes bad records, so all records of the chunk are good ones.
             assert chunk.records == len(numbers)
             found.extend(numbers)
     return found

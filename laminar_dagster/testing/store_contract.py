@@ -4,7 +4,7 @@
 
     class TestMyStore(ObjectStoreContract):
         @pytest.fixture
-        def store(self) -> ObjectStore: ...     # on a place that is empty
+        def store(self) -> ObjectStore: ...     # on an empty place
 
         @pytest.fixture
         def sibling(self, store) -> ObjectStore: ...     # another instance on the same place
@@ -48,7 +48,7 @@ _BAD_KEYS: Final = (
 
 
 class ObjectStoreContract(WritingContract, ReadingContract):
-    """What every object store has to do.
+    """Tests that every object store must pass.
 
     Attributes:
         large: The size of an object that the store writes in parts and reads in ranges.
@@ -62,7 +62,7 @@ class ObjectStoreContract(WritingContract, ReadingContract):
 
     @pytest.fixture
     def store(self) -> ObjectStore:
-        """A store on a place that is empty and that no other test uses."""
+        """A store on an empty place that no other test uses."""
         raise NotImplementedError("a subclass provides the store")
 
     @pytest.fixture
@@ -73,7 +73,7 @@ class ObjectStoreContract(WritingContract, ReadingContract):
     # --- delete, sweep, probe ---------------------------------------------------------------------
 
     def test_delete_removes_its_keys_and_no_others(self, store: ObjectStore) -> None:
-        """Idempotent; a key is not a prefix."""
+        """A delete is idempotent, and a key does not match as a prefix of others."""
         for key in ("a/b", "a/b2", "a/c/d", "e/f/g", "h"):
             store.put(key, b"")
         store.delete(["a/b", "e/f/g", "missing", "a/c", "h/below", "a/b"])
@@ -102,7 +102,7 @@ class ObjectStoreContract(WritingContract, ReadingContract):
         assert keys_of(store, "") == []
 
     def test_sweep_leaves_finished_objects_alone(self, store: ObjectStore) -> None:
-        """However old they are."""
+        """``sweep`` removes no finished object, whatever its age."""
         store.create("a/created", b"1")
         store.replace("a/replaced", b"1", None)
         store.put("a/put", b"1")
@@ -111,7 +111,7 @@ class ObjectStoreContract(WritingContract, ReadingContract):
         assert [*store.list("")] == before
 
     def test_probe_leaves_nothing_behind(self, store: ObjectStore) -> None:
-        """A store that honours conditions is not changed by being asked."""
+        """``probe`` deletes its test object, and can be repeated."""
         store.probe()
         assert keys_of(store, "") == []
         store.put("a", b"")
@@ -119,12 +119,12 @@ class ObjectStoreContract(WritingContract, ReadingContract):
         store.probe()
         assert keys_of(store, "") == ["a"]
 
-    # --- all of them ------------------------------------------------------------------------------
+    # --- all methods ------------------------------------------------------------------------------
 
     def test_a_key_that_could_leave_the_base_is_refused(
         self, store: ObjectStore, tmp_path: Path
     ) -> None:
-        """By every method that takes a key, before anything happens."""
+        """Every method that takes a key refuses a bad one before it changes anything."""
         source, target = tmp_path / "source", tmp_path / "target"
         source.write_bytes(b"")
         calls: Sequence[Callable[[str], object]] = (
@@ -158,7 +158,7 @@ class ObjectStoreContract(WritingContract, ReadingContract):
                 [*store.list_folders(prefix)]
 
     def test_names_of_any_script(self, store: ObjectStore, sibling: ObjectStore) -> None:
-        """What the identifiers allow."""
+        """Identifiers may have letters of any script, and so may keys."""
         keys = ["operators/größe/0.snap", "operators/合計/0.snap", "operators/сумма/0.snap"]
         for key in keys:
             store.create(key, key.encode())
@@ -170,7 +170,7 @@ class ObjectStoreContract(WritingContract, ReadingContract):
         assert keys_of(store, "") == []
 
     def test_a_store_pickles(self, store: ObjectStore) -> None:
-        """Before and after its first use, and opens the same place."""
+        """Before and after its first use; the copy opens the same place."""
         early: ObjectStore = pickle.loads(pickle.dumps(store))
         early.create("a", b"x")
         late: ObjectStore = pickle.loads(pickle.dumps(store))
@@ -178,7 +178,7 @@ class ObjectStoreContract(WritingContract, ReadingContract):
         assert early.url == late.url == store.url
 
     def test_a_store_is_safe_to_share_between_threads(self, store: ObjectStore) -> None:
-        """Each gets what it asked for."""
+        """Concurrent writes and reads of different keys do not mix."""
 
         def work(name: int) -> None:
             for turn in range(10):

@@ -27,7 +27,7 @@ class ReadingContract:
     # --- read -------------------------------------------------------------------------------------
 
     def test_what_is_missing_is_named(self, store: ObjectStore, tmp_path: Path) -> None:
-        """Also when objects with similar keys exist."""
+        """``ObjectMissing`` names the key, also when objects with similar keys exist."""
         store.put("folder/object", b"x")
         for key in ("missing", "folder", "folder/obj", "folder/object2"):
             reads: Sequence[Callable[[str], object]] = (
@@ -44,7 +44,7 @@ class ReadingContract:
         assert [*tmp_path.iterdir()] == []
 
     def test_an_object_over_the_limit_is_refused(self, store: ObjectStore) -> None:
-        """At the limit it is not over it."""
+        """The limit is inclusive."""
         store.put("a", b"12345")
         store.put("empty", b"")
         assert store.read("a", limit=5) == b"12345"
@@ -67,20 +67,20 @@ class ReadingContract:
                 assert store.read_range("a", start, length) == wanted, (start, length)
 
     def test_ranges_of_an_empty_object_are_empty(self, store: ObjectStore) -> None:
-        """It exists, so nothing is missing."""
+        """The object exists, so this is no ``ObjectMissing``."""
         store.put("a", b"")
         for start, length in ((0, 0), (0, 1), (1, 0), (1, 1)):
             assert store.read_range("a", start, length) == b""
 
     def test_a_range_that_is_none_is_refused(self, store: ObjectStore) -> None:
-        """A negative number would mean another range on each store."""
+        """Stores disagree about negative offsets, so they are refused."""
         store.put("a", b"12345")
         for start, length in ((-1, 2), (0, -1)):
             with pytest.raises(ValueError):
                 store.read_range("a", start, length)
 
     def test_read_many_keeps_the_order_and_the_errors(self, store: ObjectStore) -> None:
-        """What is wrong stands where it was asked for."""
+        """A key that cannot be read yields its error, at its place in the order."""
         for number in range(40):
             store.put(f"a/{number}", str(number).encode())
         store.put("large", b"x" * 100)
@@ -101,7 +101,7 @@ class ReadingContract:
         assert [*store.read_many([])] == []
 
     def test_read_many_need_not_be_read_to_the_end(self, store: ObjectStore) -> None:
-        """Endless keys are no problem for a reader who stops."""
+        """Keys are consumed lazily, so an endless iterator is fine."""
         store.put("a", b"x")
 
         def endless() -> Iterator[str]:
@@ -114,7 +114,7 @@ class ReadingContract:
         assert store.read("a") == b"x"
 
     def test_download(self, store: ObjectStore, tmp_path: Path) -> None:
-        """A file appears, or replaces another, and nothing else does."""
+        """A download creates or replaces its target, and leaves no other file."""
         store.put("a", b"content")
         store.put("empty", b"")
         store.download("a", tmp_path / "file")
@@ -126,9 +126,9 @@ class ReadingContract:
     # --- list -------------------------------------------------------------------------------------
 
     def test_a_listing_is_sorted_by_the_bytes_of_the_key(self, store: ObjectStore) -> None:
-        """Folders play no part in the order."""
+        """Keys sort by their UTF-8 bytes, with '/' as an ordinary character."""
         keys = ["a/x", "a-b/x", "a.b", "b/c/d", "b/c-d", "b/c.d/e", "b/c0", "é", "z", "Z"]
-        # These two sort the other way round by UTF-16.
+        # By UTF-16 these two would sort the other way round.
         keys += ["\ufb00", "\U0001d4b3"]
         for key in keys:
             store.put(key, key.encode())
@@ -137,14 +137,14 @@ class ReadingContract:
         assert [info.size for info in found] == [len(info.key.encode()) for info in found]
 
     def test_a_listing_tells_when_an_object_was_written(self, store: ObjectStore) -> None:
-        """In UTC, give or take the difference of two clocks."""
+        """``modified`` is in UTC; an hour's tolerance covers the two clocks' difference."""
         store.put("a", b"")
         (info,) = store.list("")
         assert info.modified.utcoffset() == timedelta(0)
         assert abs(datetime.now(UTC) - info.modified) < timedelta(hours=1)
 
     def test_a_prefix_is_compared_by_characters(self, store: ObjectStore) -> None:
-        """It may end anywhere, and a look-alike folder is none of it."""
+        """A prefix may end within a segment; with a final '/', it matches one folder only."""
         keys = ["checkpoints/1/a", "checkpoints/10/a", "checkpoints/_latest", "checkpoints2/1/a"]
         for key in keys:
             store.put(key, b"")
@@ -156,7 +156,7 @@ class ReadingContract:
             assert keys_of(store, prefix) == [key for key in keys if key.startswith(prefix)]
 
     def test_a_listing_can_begin_after_a_key(self, store: ObjectStore) -> None:
-        """After, not at; and the key need not exist."""
+        """``start_after`` is exclusive, and need not be an existing key."""
         keys = ["a/1", "a/2", "b-c", "b/1/x", "b/1/y", "b/2/x", "c"]
         for key in keys:
             store.put(key, b"")
@@ -166,7 +166,7 @@ class ReadingContract:
                 assert keys_of(store, prefix, after) == wanted
 
     def test_folders_are_listed_by_name(self, store: ObjectStore) -> None:
-        """Only what is directly below and holds objects, each once, in the order of the keys."""
+        """Only direct subfolders that hold objects, each once, in the order of the keys."""
         for key in ("f/a/1", "f/a/2/3", "f/a-b/1", "f/object", "f/é/1", "f2/c/1", "g"):
             store.put(key, b"")
         assert [*store.list_folders("f/")] == ["a-b", "a", "é"]
@@ -179,7 +179,7 @@ class ReadingContract:
             [*store.list_folders("f")]
 
     def test_many_objects_are_listed_and_deleted(self, store: ObjectStore) -> None:
-        """More than fit into one request."""
+        """More objects than fit into one request."""
         keys = [f"many/{number:05d}/x" for number in range(self.many)]
         with ThreadPoolExecutor(16) as pool:
             for _ in pool.map(lambda key: store.put(key, b""), keys):

@@ -26,7 +26,7 @@ class WritingContract:
     # --- create -----------------------------------------------------------------------------------
 
     def test_what_was_created_can_be_read(self, store: ObjectStore, sibling: ObjectStore) -> None:
-        """Bytes come back as they were, to everybody."""
+        """This instance and another one read the same bytes back."""
         store.create("a/b.json", b"bytes")
         assert store.read("a/b.json") == b"bytes"
         assert sibling.read("a/b.json") == b"bytes"
@@ -34,7 +34,7 @@ class WritingContract:
     def test_creating_again_with_the_same_bytes_succeeds(
         self, store: ObjectStore, sibling: ObjectStore
     ) -> None:
-        """The conflict may be with one's own earlier request."""
+        """Create is idempotent: the conflict may be with the writer's own earlier request."""
         store.create("a", b"mine")
         before = store.read_versioned("a")
         store.create("a", b"mine")
@@ -44,7 +44,7 @@ class WritingContract:
     def test_creating_again_with_other_bytes_is_refused(
         self, store: ObjectStore, sibling: ObjectStore
     ) -> None:
-        """Somebody else's object is left as it is."""
+        """Another writer's object is left unchanged."""
         store.create("a", b"first")
         for late in (store, sibling):
             with pytest.raises(ObjectExists) as caught:
@@ -53,7 +53,7 @@ class WritingContract:
         assert store.read("a") == b"first"
 
     def test_a_prefix_of_the_bytes_is_not_the_same_bytes(self, store: ObjectStore) -> None:
-        """Own bytes are compared whole."""
+        """The idempotency check compares all bytes."""
         store.create("a", b"first and more")
         with pytest.raises(ObjectExists):
             store.create("a", b"first")
@@ -65,7 +65,7 @@ class WritingContract:
     def test_one_of_several_racing_creates_succeeds(
         self, store: ObjectStore, sibling: ObjectStore
     ) -> None:
-        """Exactly one, and its bytes are there."""
+        """Exactly one writer wins, and its bytes are stored."""
         for turn in range(5):
             key = f"race/{turn}"
 
@@ -77,7 +77,7 @@ class WritingContract:
             assert store.read(key) == winners[0]
 
     def test_an_object_can_be_created_again_after_its_deletion(self, store: ObjectStore) -> None:
-        """A delete leaves no trace that a condition would meet."""
+        """After a delete, a conditional create succeeds again."""
         store.create("a/b", b"first")
         store.delete(["a/b"])
         store.create("a/b", b"second")
@@ -88,7 +88,7 @@ class WritingContract:
     def test_replace_moves_an_object_forward(
         self, store: ObjectStore, sibling: ObjectStore
     ) -> None:
-        """From version to version, whoever reads it."""
+        """Each replace gives a new version, which other instances can read and replace."""
         store.replace("a", b"1", None)
         first = sibling.read_versioned("a")
         assert first is not None and first.data == b"1"
@@ -108,7 +108,7 @@ class WritingContract:
         assert store.read("a") == b"2"
 
     def test_replacing_nothing_needs_nothing_to_be_there(self, store: ObjectStore) -> None:
-        """None expects no object."""
+        """With ``expected=None``, a replace is a create."""
         store.replace("a", b"1", None)
         with pytest.raises(ObjectExists):
             store.replace("a", b"2", None)
@@ -137,7 +137,7 @@ class WritingContract:
     def test_one_of_several_racing_replaces_succeeds(
         self, store: ObjectStore, sibling: ObjectStore
     ) -> None:
-        """Both from nothing and from a version that all of them read."""
+        """When all expect no object, and when all expect the same version."""
         expected: str | None = None
         for _ in range(5):
 
@@ -179,13 +179,13 @@ class WritingContract:
 
     @pytest.mark.parametrize("data", [b"", b"x", bytes(range(256))])
     def test_put_takes_any_bytes(self, store: ObjectStore, data: bytes) -> None:
-        """Also none, and views of bytes."""
+        """Empty bytes and a ``memoryview`` too."""
         store.put("a/bytes", data)
         store.put("a/view", memoryview(data))
         assert store.read("a/bytes") == store.read("a/view") == data
 
     def test_put_overwrites(self, store: ObjectStore) -> None:
-        """There is no condition."""
+        """``put`` is unconditional."""
         store.put("a", b"a long first version")
         store.put("a", b"second")
         assert store.read("a") == b"second"
@@ -200,7 +200,7 @@ class WritingContract:
         assert path.read_bytes() == b"content"
 
     def test_a_large_object_makes_the_round_trip(self, store: ObjectStore, tmp_path: Path) -> None:
-        """In parts or not, by every way in and out."""
+        """Through every method that writes or reads, multipart or not."""
         data = random.Random(1).randbytes(self.large)
         source, target = tmp_path / "source", tmp_path / "target"
         source.write_bytes(data)
@@ -226,7 +226,7 @@ class WritingContract:
         sibling: ObjectStore,
         write: Callable[[ObjectStore, bytes], None],
     ) -> list[bytes]:
-        """Let writers with different bytes write at once; returns the bytes of those who won."""
+        """Let writers with different bytes write concurrently; returns the winners' bytes."""
         start = threading.Barrier(self.racers)
 
         def run(name: int) -> bytes | None:

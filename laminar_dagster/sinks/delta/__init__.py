@@ -1,1 +1,1 @@
-"""Publishing into a table of Delta Lake."""
+"""A sink that publishes into a Delta Lake table."""

@@ -1,10 +1,10 @@
-"""Between which values an epoch's keys lie, so that files of a table without any are not read.
+"""Minimum and maximum of an epoch's keys, so that a merge skips files that hold none of them.
 
-The log of a Delta table has the least and the largest value of each file's columns, in JSON. There
-writers round them: a decimal becomes a float of 16 digits, a text is cut off, a timestamp ends with
-its milliseconds. Whoever compares keys with these passes over the file that holds the key, and puts
-it a second time. So bounds are made here, of types alone whose statistics are exact: whole numbers
-and dates; and timestamps, with a margin that is wider than what writers cut off.
+A Delta log has the minimum and maximum of each file's columns, in JSON, where writers round them: a
+decimal becomes a float of 16 digits, a text is truncated, a timestamp ends with its milliseconds. A
+merge that prunes files by rounded statistics can skip the file that holds the key, and insert the
+row a second time. So bounds exist only for types with exact statistics, integers and dates; and for
+timestamps, with a margin wider than what writers cut off.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 _MARGIN: Final = timedelta(seconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# What Python and SQL both have a form for, the margin included.
+# The range that both Python and SQL can represent, margin included.
 _EARLIEST: Final = datetime(1, 1, 2, tzinfo=UTC)
 _LATEST: Final = datetime(9999, 12, 30, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -29,12 +29,12 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """All keys of a column lie between the two, or are one of them.
+    """An inclusive range that contains all keys of a column.
 
     Attributes:
-        column: Its name.
-        least: Of the column's type.
-        most: The same.
+        column: The column's name.
+        least: The lower bound, of the column's type.
+        most: The upper bound, of the column's type.
     """
 
     column: str
@@ -42,21 +42,21 @@ class Bounds:
     most: pa.Scalar
 
     def sql(self, column: str) -> str:
-        """As a condition of the client's.
+        """The range as a SQL condition for the Delta client.
 
         Args:
-            column: As the statement names it.
+            column: The column as the statement names it.
         """
         return f"{column} >= {_literal(self.least)} AND {column} <= {_literal(self.most)}"
 
     def expression(self) -> pc.Expression:
-        """As a condition of pyarrow's."""
+        """The range as a pyarrow filter expression."""
         field = pc.field(self.column)
         return (field >= self.least) & (field <= self.most)
 
 
 def bounds_of(keys: pa.Table) -> list[Bounds]:
-    """Of each column that can have bounds.
+    """The bounds of each column whose type can have them.
 
     Args:
         keys: The key columns in the table's types; without nulls.
@@ -65,7 +65,7 @@ def bounds_of(keys: pa.Table) -> list[Bounds]:
 
 
 def expression_of(keys: pa.Table) -> pc.Expression | None:
-    """What every one of the keys fulfils; None if no column has bounds."""
+    """A filter that all the keys pass; None if no column has bounds."""
     found = [each.expression() for each in bounds_of(keys)]
     return reduce(and_, found) if found else None
 
@@ -78,7 +78,7 @@ def _bounds(keys: pa.Table) -> Iterator[Bounds]:
             ends = pc.min_max(column)
             yield Bounds(name, ends["min"], ends["max"])
         elif pa.types.is_timestamp(kind):
-            # Whole numbers: no datetime of Python's holds every timestamp.
+            # Compared as integers: Python's datetime cannot hold every timestamp.
             ends = pc.min_max(column.cast(pa.int64()))
             least, most = ends["min"].as_py(), ends["max"].as_py()
             if _micros(_EARLIEST) <= least and most <= _micros(_LATEST):
@@ -92,7 +92,7 @@ def _literal(value: pa.Scalar) -> str:
     if pa.types.is_date(value.type):
         return f"DATE '{value.as_py().isoformat()}'"
     moment = _EPOCH + value.value * _MICROSECOND
-    # A literal of SQL would be counted in nanoseconds, which end in the year 2262.
+    # A SQL timestamp literal would be in nanoseconds, whose range ends in the year 2262.
     zone = "None" if value.type.tz is None else 'Some("UTC")'
     text = moment.replace(tzinfo=None).isoformat() + ("" if value.type.tz is None else "Z")
     return f"arrow_cast('{text}', 'Timestamp(Microsecond, {zone})')"

@@ -1,10 +1,10 @@
-"""How a Delta table holds the columns of a view.
+"""Map the columns of a view to the columns of a Delta table.
 
 Delta has signed integers, float and double, decimals up to 38 digits, strings, binary, booleans,
-dates, timestamps in microseconds (with UTC, or without a zone), lists, structs and maps. What has
-an exact form among these is cast to it; everything else is refused by name. The client would cast
-in silence and cut off what does not fit. In a table that is there already, a column may be wider
-than the view's, inside of lists, structs and maps too, whose fields must be the same.
+dates, timestamps in microseconds (with UTC, or without a zone), lists, structs and maps. A type
+with an exact counterpart is cast to it; any other is refused by name, because the client would
+silently cast and truncate. In an existing table, a column may be wider than the view's, also inside
+lists, structs and maps; struct fields must be the same.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from laminar_dagster.sinks.staged import staged_columns
 def target_schema(
     columns: tuple[pa.Field, ...], table: pa.Schema | None, *, create: bool
 ) -> pa.Schema:
-    """The columns as they are to be written.
+    """The schema in which a view's columns are written to a Delta table.
 
     Args:
-        columns: Of the view.
-        table: Of the Delta table; None when it is to be made.
+        columns: The view's columns.
+        table: The Delta table's schema; None when the table is to be created.
         create: Whether columns that the table does not have may be added to it.
 
     Raises:
@@ -57,7 +57,7 @@ def cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table with the given types.
 
     Raises:
-        Unwritable: A value does not fit, or is text that is no UTF-8; nothing is cut off.
+        Unwritable: A value does not fit, or is a string that is not UTF-8; nothing is truncated.
     """
     columns = []
     for field in schema:
@@ -74,11 +74,11 @@ def cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def check_staged(
     staged: StagedOutput, target: pa.Schema, key: tuple[str, ...], partitioned_by: Sequence[str]
 ) -> None:
-    """Refuse keys, weights and values that a commit refuses. Reads no columns but those in doubt.
+    """Refuse keys, weights and values that a commit would. Reads only columns that could be bad.
 
     Args:
-        staged: What an epoch has staged.
-        target: Its columns as they are to be written.
+        staged: The staged output of an epoch.
+        target: The schema in which its columns are written.
         key: The key columns in upsert mode; empty in append mode.
         partitioned_by: The table's partition columns.
 
@@ -110,7 +110,7 @@ def _has_text(kind: pa.DataType) -> bool:
 
 
 def _refuse_odd_text(name: str, column: pa.ChunkedArray) -> None:
-    # The client writes it as it is, and then no merge can read the file any more.
+    # The client would write the bytes unchecked, and later merges could not read the file.
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -145,7 +145,7 @@ def _delta_type(name: str, kind: pa.DataType) -> pa.DataType:
     if types.is_date(kind):
         return pa.date32()
     if types.is_timestamp(kind):
-        # Arrow keeps zoned times in UTC; only the zone's name is given up.
+        # Arrow stores zoned times in UTC; only the zone's name is lost.
         return pa.timestamp("us", "UTC" if kind.tz is not None else None)
     if types.is_dictionary(kind):
         return _delta_type(name, kind.value_type)
@@ -165,13 +165,13 @@ def _as_in_table(field: pa.Field, there: pa.Field) -> pa.Field:
 
 
 def _stored_type(path: str, kind: pa.DataType, there: pa.DataType) -> pa.DataType:
-    """The table's own type, if it holds every value of the view's as it is.
+    """The table's type, if it holds every value of the view's type unchanged.
 
-    Down to the innermost: left to itself, the client makes 1 of 1.5 in a struct, null of a field
-    that is spelled otherwise, and refuses a field too many when the epoch has long been computed.
+    Nested types are checked down to their leaves: otherwise the client would turn 1.5 into 1 inside
+    a struct, write null for a field of another spelling, and refuse an extra field only at commit.
 
     Raises:
-        Unwritable: It does not.
+        Unwritable: The table's type does not hold every value.
     """
     types = pa.types
     if types.is_struct(kind) and types.is_struct(there):
@@ -197,7 +197,7 @@ def _stored_type(path: str, kind: pa.DataType, there: pa.DataType) -> pa.DataTyp
 
 
 def _inner(path: str, part: pa.Field, there: pa.Field) -> pa.Field:
-    # Under the table's name, and required if it is there: by others the client does not merge.
+    # Keeps the table's field name and nullability: with others the client's merge fails.
     return there.with_type(_stored_type(path, part.type, there.type))
 
 

@@ -1,8 +1,8 @@
-"""What other writers took out of a Delta table since the sink's newest commit, told by its log.
+"""Detect rows that other writers removed from a Delta table since the sink's newest commit.
 
 RESTORE, an overwrite and DELETE leave the application transactions as they are: the ledger would
-say that the table holds epochs whose rows are gone. So before each commit the entries of the log
-that came after the sink's own newest one are read, and no others: mostly there is none.
+claim epochs whose rows are gone. So each commit first reads the log entries newer than the sink's
+own newest one; usually there are none.
 
 Each entry names the files that it adds and removes, and whether that changed rows. OPTIMIZE says
 that it did not, and VACUUM removes nothing that the log still names.
@@ -19,12 +19,12 @@ from urllib.parse import unquote
 
 from laminar_dagster.sinks.changes import Unwritable
 
-# Every sink of every pipeline; see ``DeltaSink``.
+# The prefix of the application ids of all sinks of this package; see ``DeltaSink``.
 APPLICATIONS: Final = "laminar:"
 # Before the first version of any table.
 NO_VERSION: Final = -1
 _ANY: Final = math.inf
-# A file of the table, and what of it is deleted: the same file comes again with more deleted.
+# A data file's path and its deletion vector: deleting rows adds the same path with another vector.
 _File = tuple[str, str]
 
 
@@ -33,12 +33,12 @@ class LogEntry:
     """What one version of a table did.
 
     Attributes:
-        operation: What its writer called it.
-        restored: The version that it went back to, if it says so.
-        applications: Whose transactions it carries.
+        operation: The operation's name, as its writer gave it.
+        restored: The version that a RESTORE went back to, if the entry says so.
+        applications: The application ids of its transactions.
         added: The files that it added.
-        removed: Those that it removed.
-        changes_rows: Whether it does more than to move rows between files.
+        removed: The files that it removed.
+        changes_rows: Whether it changed rows, not only moved them between files.
     """
 
     version: int
@@ -51,18 +51,18 @@ class LogEntry:
 
     @property
     def is_of_a_sink(self) -> bool:
-        """Whether a sink of this package has made it."""
+        """Whether a sink of this package wrote the entry."""
         return any(each.startswith(APPLICATIONS) for each in self.applications)
 
 
 def parse_entry(version: int, text: str) -> LogEntry:
-    """Read an entry of the log, which has an action in each line."""
+    """Parse a log entry, which has one JSON action per line."""
     about: dict[str, Any] = {}
     applications: set[str] = set()
     added: set[_File] = set()
     removed: set[_File] = set()
     changes_rows = False
-    # By newlines alone: what else ends a line for Python may stand in a value.
+    # Not `splitlines`: a JSON value may contain other line separators, such as U+2028.
     for line in filter(None, text.split("\n")):
         for kind, action in json.loads(line).items():
             if kind == "commitInfo":
@@ -89,16 +89,16 @@ def parse_entry(version: int, text: str) -> LogEntry:
 def check_others(
     application: str, version: int, accepted: float, read: Callable[[int], str | None]
 ) -> None:
-    """Refuse a table out of which others have taken rows since a sink's newest commit.
+    """Refuse a table from which other writers removed rows since the sink's newest commit.
 
     Args:
-        application: The sink's, which has committed to the table before.
-        version: The table's newest.
-        accepted: Up to this version, everything is meant.
-        read: An entry of the log; None if the log does not have it any more.
+        application: The sink's application id; it has committed to the table before.
+        version: The table's newest version.
+        accepted: Changes up to this version are intended, and not checked.
+        read: Reads a log entry; None if the log does not have it any more.
 
     Raises:
-        Unwritable: Says which version did it, and what can be done.
+        Unwritable: Says which version removed rows, and what can be done.
     """
     entries: list[LogEntry] = []
     own = version
@@ -125,7 +125,7 @@ def check_others(
 
 
 def accepted_version(text: str) -> float | None:
-    """The version up to which everything is meant; None if the text says none."""
+    """Parse the option ``accept_changes_until``; None if the text is not valid."""
     match text:
         case "none":
             return NO_VERSION
@@ -138,7 +138,7 @@ def accepted_version(text: str) -> float | None:
 
 
 def _culprit(entries: list[LogEntry], own: int) -> LogEntry | None:
-    """The first entry whose loss was not made good by a later one."""
+    """The first entry that removed files which no later entry brought back."""
     found = _Losses()
     by_version = {own: found}
     for entry in entries:
@@ -152,14 +152,15 @@ def _culprit(entries: list[LogEntry], own: int) -> LogEntry | None:
 
 @dataclass(frozen=True, slots=True)
 class _Losses:
-    """The files that were there, and are not any more; those that others brought themselves."""
+    """Files lost since the sink's commit, with the entry at fault; files that others added."""
 
     lost: dict[_File, LogEntry] = field(default_factory=dict)
     brought: frozenset[_File] = frozenset()
 
     def after(self, entry: LogEntry) -> _Losses:
         if not entry.changes_rows:
-            # The same rows in other files. Those that replace what others brought count as ours.
+            # The same rows in other files, such as OPTIMIZE. Files that replace ones of other
+            # writers are not in `brought`, and so count as the sink's.
             return self
         lost = dict(self.lost)
         for file in entry.removed - self.brought:

@@ -1,7 +1,8 @@
-"""Columns by which a Delta table is partitioned: their values stand in the log, as texts.
+"""Refuse partition values that a Delta table does not return unchanged.
 
-The client writes some values as the text of another one, and reads that back. A key among them
-would be put again and again; any other value would be a wrong one. They are refused by name.
+Partition values are stored in the log, as texts, and the client writes some as the text of another
+value. A key column would then never match and be inserted again by each upsert; any other column
+would be wrong.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ _WAY_OUT: Final = "partition the table by another column, or write other values 
 
 
 def check_partition_types(partitioned_by: Iterable[str], columns: pa.Schema) -> None:
-    """Refuse columns of which no value is kept.
+    """Refuse partition columns of a type whose values the log does not keep.
 
     Args:
         partitioned_by: The table's partition columns.
-        columns: Those that are written, in the table's types.
+        columns: The columns that are written, in the table's types.
 
     Raises:
-        Unwritable: Says which.
+        Unwritable: Says which column.
     """
     for name in _present(partitioned_by, columns):
         if is_binary(columns.field(name).type):
@@ -39,7 +40,7 @@ def check_partition_types(partitioned_by: Iterable[str], columns: pa.Schema) -> 
 
 
 def check_partition_values(partitioned_by: Iterable[str], rows: pa.Table) -> None:
-    """Refuse values that come back as others.
+    """Refuse partition values that would be read back as other values.
 
     Raises:
         Unwritable: Says of which column, and how many.
@@ -47,7 +48,7 @@ def check_partition_values(partitioned_by: Iterable[str], rows: pa.Table) -> Non
     for name in _present(partitioned_by, rows.schema):
         column = plain(rows.column(name))
         if is_string(column.type):
-            # The log has one text for it and for null.
+            # The log writes the empty text and null the same way.
             _refuse(name, pc.equal(column, ""), "are empty texts, which become nulls")
         elif pa.types.is_decimal(column.type) and column.type.scale > 0:
             # -1.05 is written as "-1.-5": a table with that in its log cannot be read any more.

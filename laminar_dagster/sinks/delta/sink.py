@@ -59,12 +59,12 @@ from laminar_dagster.sinks.staged import staged_tables
 
 _TRIES: Final = 12
 _LONGEST_PAUSE: Final = 1.0
-# With these the store overwrites a commit that another writer has made, in silence.
+# Storage options with which a commit silently overwrites another writer's.
 _UNSAFE: Final = ("aws_s3_allow_unsafe_rename", "allow_unsafe_rename")
-# In the log entry of an epoch: whose it is, and what it put out.
+# Metadata in the log entry of an epoch: the sink's application id and the digest of the output.
 _SINK: Final = "laminarSink"
 _OUTPUT: Final = "laminarOutputSha256"
-# So many log entries are searched for the newest epoch; others may write to the table as well.
+# How many log entries to search for the newest epoch, as other writers may have committed since.
 _LOOKED_AT: Final = 100
 _FORGETS_LEDGER: Final = "delta.setTransactionRetentionDuration"
 
@@ -73,13 +73,13 @@ class DeltaSink:
     """Appends or merges rows into one Delta table; see ``columns`` for types.
 
     An epoch is one Delta commit, which carries the application transaction
-    ``laminar:{pipeline}:{sink}`` with the epoch as its version: rows and ledger are one file in
-    the table's log, and cannot part. A commit is made for the table version at which the ledger
-    was read and for no other, so of two committers one loses, looks at the ledger again, and
-    finds its epoch there. Parquet files of a commit that never came are orphans; vacuum removes
-    them.
+    ``laminar:{pipeline}:{sink}`` with the epoch as its version: rows and ledger are published
+    atomically, by one file in the table's log. A commit is made only for the table version at
+    which the ledger was read, so of two committers one loses, reads the ledger again, and
+    finds its epoch there. Parquet files of a commit that never happened are orphans; VACUUM
+    removes them.
 
-    Upsert holds an epoch's rows in memory, append one staged file.
+    Upsert mode holds an epoch's rows in memory, append mode one staged file at a time.
 
     On a local disk an epoch is flushed before ``commit`` returns. Within a commit the client
     does not order its writes: a power failure (not a kill) at that moment may leave a log entry
@@ -101,15 +101,15 @@ class DeltaSink:
         """Describe the sink. Nothing is opened.
 
         Args:
-            sink_id: Its name within the pipeline.
-            pipeline: Whose ledger to keep.
-            location: A folder (a relative one is taken from the current folder, now) or the URL
-                of one in an object store.
-            mode: Whether rows are added, or take the place of those with their key.
+            sink_id: The sink's name within the pipeline.
+            pipeline: The pipeline's name, part of the ledger's application id.
+            location: A folder (a relative one is resolved against the current folder, now) or the
+                URL of one in an object store.
+            mode: Whether rows are appended, or replace the rows with the same key.
             key: The columns that identify a row in upsert mode.
-            create: Whether to make the table, and columns that the view gains.
-            accept_changes_until: Up to this version of the table, rows that others have taken out
-                of it or changed are meant; infinite for every version.
+            create: Whether to create the table, and to add columns that the view gains.
+            accept_changes_until: Accept that others removed or changed rows up to this version of
+                the table; infinite for every version.
             storage_options: For the object store; their values are never shown.
 
         Raises:
@@ -168,7 +168,7 @@ class DeltaSink:
 
     @property
     def sink_id(self) -> SinkId:
-        """Its name within the pipeline."""
+        """The sink's name within the pipeline."""
         return self._sink_id
 
     @property
@@ -178,7 +178,7 @@ class DeltaSink:
 
     @property
     def targets(self) -> frozenset[str]:
-        """The folder behind every link; in an object store the bucket, the path, the endpoint."""
+        """The folder with links resolved; in an object store, bucket, path and endpoint."""
         if self._folder:
             return frozenset({f"file://{os.path.realpath(self._folder)}"})
         parts = urlsplit(self._location)
@@ -192,7 +192,7 @@ class DeltaSink:
         return frozenset({f"{scheme}://{parts.netloc.lower()}/{path}@{','.join(sorted(ends))}"})
 
     def __repr__(self) -> str:
-        """The sink and its place, without the storage options."""
+        """The sink and its location, without the storage options."""
         return f"DeltaSink({self._sink_id!r}, {self._location!r})"
 
     def ledger(self) -> EpochNumber | None:
@@ -201,7 +201,7 @@ class DeltaSink:
         return self._ledger_of(table) if table else None
 
     def published(self) -> Published | None:
-        """See ``Attesting.published``. Below many commits of others, nothing is found."""
+        """See ``Attesting.published``. None if others made the last ``_LOOKED_AT`` commits."""
         table = self._open()
         ledger = self._ledger_of(table) if table else None
         if table is None or ledger is None:
@@ -261,10 +261,10 @@ class DeltaSink:
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
         """See ``Sink.commit``.
 
-        1. Load the table; its version is what the commit will be made for.
+        1. Load the table; the commit is valid for this version only.
         2. Read the ledger of that version, and decide.
         3. Write Parquet files and, last, the one log entry that publishes them with the ledger.
-        4. If another writer took that version, begin again: the ledger may have moved.
+        4. If another writer committed first, begin again: the ledger may have moved.
         """
         for attempt in range(_TRIES):
             # Step 1.
@@ -278,7 +278,7 @@ class DeltaSink:
             if self._try_to_publish(table, epoch, staged):
                 return
             staged.progress.aborted()
-            # Step 4. Writers that lost together must not come back together.
+            # Step 4. The random pause keeps writers that collided from colliding again.
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.02 * 2**attempt)))
         reason = f"other writers committed to the table first, {_TRIES} times in a row"
         raise SinkUnavailable(self._sink_id, reason)
@@ -288,7 +288,7 @@ class DeltaSink:
     def _try_to_publish(
         self, table: DeltaTable | None, epoch: EpochNumber, staged: StagedOutput
     ) -> bool:
-        """Whether the epoch is in the table now; if not, another writer came first."""
+        """Try one commit. True if the epoch is in the table; False if another writer was first."""
         before = None if table is None else table.version()
         try:
             self._publish(table, epoch, staged)
@@ -312,7 +312,7 @@ class DeltaSink:
                 _SINK: self._application,
                 _OUTPUT: staged.entry.output_sha256,
             },
-            # Retries of the client would go on from a version whose ledger nobody has read.
+            # A retry by the client would commit on a newer version, whose ledger was not read.
             max_commit_retries=0,
             app_transactions=[Transaction(self._application, int(epoch))],
         )
@@ -353,7 +353,7 @@ class DeltaSink:
                 deleted = cast(changes.deleted, keys) if changes.deleted else keys.empty_table()
                 writes.merge(table, rows, deleted, self._key, properties)
                 return
-            # Into an empty table, where there is nothing to replace or delete.
+            # The table is new or has no columns yet, so there is nothing to replace or delete.
             self._add(table, rows, properties)
             return
         stream = RowStream(target, chain([first], files), partitioned_by)
@@ -361,7 +361,7 @@ class DeltaSink:
             self._add(table, stream.reader(), properties)
         except Exception:
             if stream.failure:
-                # It went through the client, which made a text of it and committed nothing.
+                # The client turned the stream's error into a text, and committed nothing.
                 raise stream.failure from None
             raise
 
@@ -379,9 +379,9 @@ class DeltaSink:
     # --- outcomes ---------------------------------------------------------------------------------
 
     def _went_through(self, before: int | None, epoch: EpochNumber, error: Exception) -> bool:
-        """What an error means; the commit may have come before it. False: another one came first.
+        """Whether the commit took effect in spite of an error. False: another writer was first.
 
-        Decided by the table and not by the error, whose kind and text are the client's to change.
+        Decided by the table, not by the error, whose type and text may change with the client.
         """
         reason = self._shown(error)
         try:
@@ -390,7 +390,7 @@ class DeltaSink:
         except (SinkUnavailable, ServiceFailed, AuthFailed):
             raise CommitOutcomeUnknown(self._sink_id, epoch, reason) from None
         if ledger == epoch:
-            # What failed is what follows a commit, such as the log's own checkpoint.
+            # The commit succeeded; a later step failed, such as writing the log's checkpoint.
             return True
         if table is not None and table.version() != before:
             return False
@@ -403,7 +403,7 @@ class DeltaSink:
         if is_passing or isinstance(error, CommitFailedError):
             raise SinkUnavailable(self._sink_id, reason) from None
         if isinstance(error, OSError):
-            # The disk or the object store, and no row of ours.
+            # A failure of the disk or the object store, not of the rows.
             raise self._named(error) from None
         raise WriteFailed(self._sink_id, epoch, reason) from None
 
@@ -414,7 +414,7 @@ class DeltaSink:
         log = self._folder / "_delta_log"
         entry = log / f"{version:020d}.json"
         try:
-            # By newlines alone: what else ends a line for Python may stand in a value.
+            # Not `splitlines`: a JSON value may contain other line separators, such as U+2028.
             for line in filter(None, entry.read_text("utf-8").split("\n")):
                 if added := json.loads(line).get("add"):
                     sync(self._folder / unquote(added["path"]))
@@ -433,7 +433,7 @@ class DeltaSink:
             raise self._named(error) from None
 
     def _named(self, error: Exception) -> LaminarError:
-        """The client's error while it only reads."""
+        """Translate an error of the client from a read, which leaves no commit in doubt."""
         reason, meaning = self._shown(error), meaning_of(error)
         if meaning is Meaning.PASSING:
             return SinkUnavailable(self._sink_id, reason)
@@ -460,7 +460,7 @@ class DeltaSink:
     def _shown(self, error: Exception) -> str:
         """An error's text without storage options, which may be secrets, and without a backtrace.
 
-        The error itself is not chained for the same reason.
+        For the same reason callers raise ``from None``: a chained error would show them.
         """
         text = named(error)
         for value in sorted(self._options.values(), key=len, reverse=True):
@@ -474,7 +474,7 @@ def _problem_with_location(location: str, options: Mapping[str, str]) -> tuple[s
         if options:
             return "a local path takes no `storage.` options", "remove them"
         if "%" in location:
-            # The client takes "%20" for a space in one place and not in another.
+            # The client decodes "%20" to a space in some places, but not in others.
             return "`path` holds a '%'", "choose another folder"
         return None
     parts = urlsplit(location)

@@ -1,4 +1,4 @@
-"""The rows of an epoch as the client of Delta Lake pulls them."""
+"""The rows of an epoch as a stream that the Delta client pulls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from laminar_dagster.sinks.delta.partitions import check_partition_values
 
 
 def watched(files: Iterable[pa.Table], progress: TransactionProgress) -> Iterator[pa.Table]:
-    """The files; with the last of them, all is there that the commit needs."""
+    """Yield the files, and report their rows; report ``committing`` after the last one."""
     for file in files:
         progress.wrote(file.num_rows)
         yield file
@@ -21,7 +21,7 @@ def watched(files: Iterable[pa.Table], progress: TransactionProgress) -> Iterato
 
 
 class RowStream:
-    """Rows for the client to pull, and the error that ended them, which the client swallows."""
+    """Rows for the client to pull. Keeps the error that ended them: the client would lose it."""
 
     def __init__(
         self, schema: pa.Schema, files: Iterable[pa.Table], partitioned_by: Sequence[str] = ()
@@ -29,8 +29,8 @@ class RowStream:
         """Cast the files' rows to a schema, one file in memory at a time.
 
         Args:
-            schema: As they are to be written.
-            files: Of the epoch.
+            schema: The schema in which rows are written.
+            files: The epoch's staged files.
             partitioned_by: The table's partition columns.
         """
         self._schema = schema
@@ -39,7 +39,7 @@ class RowStream:
         self.failure: BaseException | None = None
 
     def reader(self) -> pa.RecordBatchReader:
-        """To be read once."""
+        """A reader of all rows, which can be consumed once."""
         return pa.RecordBatchReader.from_batches(self._schema, self._batches())
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -49,7 +49,7 @@ class RowStream:
                 check_partition_values(self._partitioned_by, rows)
                 yield from rows.to_batches()
         except GeneratorExit:
-            # The client has stopped for a reason of its own.
+            # The client stopped pulling; the rows are not at fault, so this is no failure.
             raise
         except BaseException as error:
             self.failure = error

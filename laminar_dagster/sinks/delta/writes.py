@@ -1,4 +1,4 @@
-"""The ways in which a Delta table is changed. Each makes at most one commit.
+"""Writes to a Delta table: create, append, merge. Each makes at most one commit.
 
 Every commit is for the version at which the table was loaded; if another writer has taken the
 next one, the client raises ``CommitFailedError`` and the table is unchanged.
@@ -16,13 +16,13 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from laminar_dagster.sinks.delta.bounds import bounds_of, expression_of
 
 # Delta has no table without columns. A sink whose first epochs have no rows, and so no known
-# columns, makes one with this column, and the first epoch that has columns replaces it.
+# columns, creates one with this column only; the first epoch that has columns replaces it.
 PENDING: Final = "_laminar_pending"
 _ROWS_SEARCHED: Final = 1_000_000
 
 
 def columns_of(table: DeltaTable) -> pa.Schema | None:
-    """The table's columns, or None while they are pending."""
+    """The table's columns; None while it has only the placeholder column."""
     schema = pa.schema(table.schema().to_arrow())
     return None if schema.names == [PENDING] else schema
 
@@ -38,7 +38,7 @@ def create(
     options: dict[str, str] | None,
     properties: CommitProperties,
 ) -> None:
-    """Make a table that must not exist, with rows."""
+    """Create a table with rows; an error if it exists."""
     write_deltalake(
         location, rows, mode="error", storage_options=options, commit_properties=properties
     )
@@ -47,7 +47,7 @@ def create(
 def create_pending(
     location: str, options: dict[str, str] | None, properties: CommitProperties
 ) -> None:
-    """Make a table that must not exist, whose columns are not known yet."""
+    """Create a table whose columns are not known yet; an error if it exists."""
     DeltaTable.create(
         location,
         pa.schema([pa.field(PENDING, pa.bool_())]),
@@ -63,7 +63,7 @@ def append(
     """Add rows; columns that the table does not have are added to it."""
     there = columns_of(table)
     if there is None:
-        # There is no row yet: this replaces the pending column and nothing else.
+        # The table has no rows yet, so overwriting replaces the placeholder column only.
         write_deltalake(
             table,
             rows,
@@ -83,7 +83,7 @@ def append(
 
 
 def move_ledger_only(table: DeltaTable, properties: CommitProperties) -> None:
-    """Commit no rows."""
+    """Commit the ledger without rows."""
     table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
 
 
@@ -94,7 +94,7 @@ def merge(
     key: tuple[str, ...],
     properties: CommitProperties,
 ) -> None:
-    """Put rows and delete keys. No key may stand twice in the two together.
+    """Upsert rows and delete keys. Each key may occur only once in the two together.
 
     Columns that the view does not have keep their values.
     """
@@ -117,7 +117,7 @@ def merge(
     values = {_quote(name): f"source.{_quote(name)}" for name in rows.column_names}
     changed = {name: value for name, value in values.items() if name not in map(_quote, key)}
     matches = [f"target.{_quote(name)} = source.{_quote(name)}" for name in key]
-    # Bounds of our own: those of the client's miss the file of a decimal key, and double its row.
+    # Our own file pruning: the client's skips the file of a decimal key, and duplicates its row.
     within = [each.sql(f"target.{_quote(each.column)}") for each in bounds_of(source.select(key))]
     merger = table.merge(
         source,
@@ -125,7 +125,7 @@ def merge(
         source_alias="source",
         target_alias="target",
         merge_schema=there is not None and not {*there.names}.issuperset(rows.column_names),
-        # False: the client compares the source's keys with statistics that are rounded.
+        # With False, the client prunes files by rounded statistics (see ``bounds``).
         streamed_exec=True,
         commit_properties=properties,
     )
@@ -136,12 +136,12 @@ def merge(
     version = table.version()
     merger.when_not_matched_insert(values, is_put).execute()
     if table.version() == version:
-        # Nothing changed, such as when all keys to delete are gone: the client made no commit.
+        # The client commits nothing if no row changed, such as deletes of keys that do not exist.
         move_ledger_only(table, properties)
 
 
 def matching(table: DeltaTable, keys: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Those keys that a row of the table has. Reads no other columns, and few rows at once."""
+    """The keys that exist in the table. Reads only the key columns, in batches."""
     found = [keys.schema.empty_table()]
     scanner = table.to_pyarrow_dataset().scanner(
         columns=[*key], filter=expression_of(keys), batch_size=_ROWS_SEARCHED
@@ -150,13 +150,13 @@ def matching(table: DeltaTable, keys: pa.Table, key: tuple[str, ...]) -> pa.Tabl
         if batch.num_rows:
             rows = pa.table(batch).cast(keys.schema)
             found.append(rows.join(keys, [*key], join_type="left semi"))
-    # A table may have several rows of a key that somebody else has put there.
+    # Distinct keys: other writers may have inserted several rows of one key.
     return pa.concat_tables(found).group_by([*key], use_threads=False).aggregate([])
 
 
 def repeated(table: DeltaTable, key: tuple[str, ...]) -> pa.Table:
-    """The keys of which there are several rows. Reads no other columns, one file after another."""
-    # Imported here: it brings pandas along, which takes longer than most commands.
+    """The keys with more than one row. Reads only the key columns, file by file."""
+    # Imported here: it imports pandas, which takes longer than most commands.
     from pyarrow import acero
 
     count = next(name for name in _flag_names() if name not in key)

@@ -1,1 +1,1 @@
-"""Rows as messages: Arrow in, bytes out."""
+"""Encoders of rows as messages: from Arrow to JSON, Avro, Protobuf or raw bytes."""

@@ -1,4 +1,4 @@
-"""Avro messages, a column at a time: the schema's fields side by side, without their names."""
+"""Encode rows as Avro messages, a column at a time."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ __all__ = ["avro_encoder", "derived_avro_schema"]
 def avro_encoder(
     schema: pa.Schema, avro_schema: str | None = None, references: Sequence[str] = ()
 ) -> MessageEncoder:
-    """What makes Avro of rows with these columns.
+    """An encoder to Avro for rows with these columns.
 
     Args:
         schema: The columns.
-        avro_schema: The schema to write, as JSON; without one, what ``derived_avro_schema`` gives.
-        references: The schemas whose types it names, each after those that it names itself.
+        avro_schema: The Avro schema as JSON; None for that of ``derived_avro_schema``.
+        references: The schemas that it references, in dependency order.
 
     Raises:
-        Unwritable: The columns do not fit the schema, or it is none.
+        Unwritable: The columns do not fit the schema, or it is no valid schema.
     """
     columns = message_columns(schema)
     text = derived_avro_schema(schema, "Row") if avro_schema is None else avro_schema
@@ -53,7 +53,7 @@ class _AvroEncoder:
     record: Record
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        """A record for each row."""
+        """One Avro record for each row."""
         pieces: list[Piece] = []
         for field in self.record.fields:
             if isinstance(field, Constant):

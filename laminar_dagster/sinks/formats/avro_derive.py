@@ -1,6 +1,7 @@
-"""An Avro schema for the columns of a view.
+"""Derive an Avro schema from the columns of a view.
 
-What may be null is a union with null, and null is its default, so that columns can come and go.
+A nullable column is a union with null whose default is null, so that schema evolution can add and
+remove it.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ def derived_avro_schema(schema: pa.Schema, name: str) -> str:
 
     Args:
         schema: The columns.
-        name: Of the record, with its namespace before it.
+        name: The record's name, with its namespace.
 
     Raises:
-        Unwritable: Avro has no form for a column, or cannot spell its name.
+        Unwritable: Avro has no type for a column, or does not allow its name.
     """
     for part in name.split("."):
         if not _NAME.fullmatch(part):

@@ -1,16 +1,16 @@
-"""The columns of a view and an Avro schema into writers: worked out once for each schema.
+"""Plan how the columns of a view are written in a given Avro schema, once per schema.
 
-A column goes to the field of its name. Each column must have a field; a field without a column is
-written as its default, or as null. The types that take a column:
+A column is written to the field of the same name. Each column must have a field; a field without a
+column is written as its default, or as null. The Avro types that each column type may become:
 
 - BOOLEAN: boolean; integers: int, long, float, double, decimal, if they hold every value
 - FLOAT: float, double; DOUBLE: double; DECIMAL: decimal with at least its digits on both sides
 - STRING: string, bytes, enum, uuid; BINARY: bytes, fixed
 - DATE: date; TIME: time-millis, time-micros
-- TIMESTAMP: timestamp-millis, -micros, -nanos; TIMESTAMP_NTZ: the same of local-timestamp
+- TIMESTAMP: timestamp-millis, -micros, -nanos; TIMESTAMP_NTZ: local-timestamp-millis, …
 - INTERVAL DAY TO SECOND: long, microseconds
 - ARRAY: array; STRUCT: record; MAP: map, or an array of records with ``key`` and ``value``
-- each of them: a union with it; the first branch that takes the column is written
+- any of them: a union with such a type; the first branch that fits the column is written
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from laminar_dagster.sinks.times import counted
 
 _INT: Final = (-(2**31), 2**31 - 1)
 _UNITS: Final = {"millis": "ms", "micros": "us", "nanos": "ns"}
-# How many bits of a whole number, its sign included, each type holds.
+# The largest width, with sign, of integers that each Avro type holds exactly.
 _BITS: Final = {"int": 32, "long": 64, "float": 25, "double": 54}
 _DIGITS_OF_128_BITS: Final = 38
 _MOST_DIGITS: Final = 76
 
 
 class Planner:
-    """Makes writers for one schema."""
+    """Builds the writers for one Avro schema."""
 
     def __init__(self, named: Named) -> None:
         """Take the named types of the schema."""
         self._named = named
 
     def record(self, parts: Sequence[pa.Field], schema: Any, path: str) -> write.Record:
-        """What writes the fields of a struct, or the columns of a view.
+        """The writer for the fields of a struct, or for the columns of a view.
 
         Args:
-            parts: Of plain types.
-            schema: Of a record.
-            path: Where the struct is, for messages; empty for the view.
+            parts: The fields, of types from ``plain_type``.
+            schema: The Avro schema of the record.
+            path: The struct's path, for error messages; empty for the view.
 
         Raises:
-            Unwritable: They do not fit together.
+            Unwritable: The fields do not fit the schema.
         """
         name, details = resolved(schema, self._named)
         if name != "record":
@@ -92,7 +92,7 @@ class Planner:
         raise problem or _unfit(kind, schema, path)
 
     def _null(self, branches: Sequence[Any]) -> int | None:
-        """Which branch of a union is null."""
+        """The index of a union's null branch; None if it has none."""
         kinds = [resolved(branch, self._named)[0] for branch in branches]
         return kinds.index("null") if "null" in kinds else None
 
@@ -156,7 +156,7 @@ class Planner:
             schema = fastavro.parse_schema(alone, {**self._named})
             fastavro.schemaless_writer(out, schema, {})
         except Exception as error:
-            # The library raises whatever its code runs into where a default does not fit.
+            # For a default that does not fit, fastavro raises exceptions of any type.
             raise Unwritable(
                 f"the default of the field `{_under(path, field['name'])}`, for which the view has"
                 f" no column, cannot be written ({error!r}); add the column"
@@ -167,7 +167,7 @@ class Planner:
 def _count(
     kind: pa.DataType, name: str, logical: str | None
 ) -> Callable[[pa.Array], Int64s] | None:
-    """What makes whole numbers of a column for an int or a long of a logical type."""
+    """The conversion of a column to integers for an Avro int or long; None if it does not fit."""
     types = pa.types
     clock, _, unit = (logical or "").rpartition("-")
     if types.is_integer(kind) and logical is None:

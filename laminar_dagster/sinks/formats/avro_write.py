@@ -1,7 +1,7 @@
-"""Writes values of Arrow as Avro, of all rows at once.
+"""Write Arrow arrays as Avro, all rows at once.
 
-A writer exists for one type of a column and one type of a schema. It takes values that are not
-null, and returns pieces of as many rows; a ``Slot`` around it takes nulls.
+There is a writer for each pair of a column type and an Avro type. It takes values that are not
+null, and returns pieces with one row per value; a ``Slot`` around it handles nulls.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Writer(Protocol):
     """Writes values of one type."""
 
     def write(self, array: pa.Array) -> Pieces:
-        """The bytes of each value.
+        """The encoded bytes of each value.
 
         Raises:
-            BadValues: One has none.
+            BadValues: A value cannot be encoded.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The same bytes whatever the value: what the view has no column for."""
+    """The same bytes in every row: a field's default, or null, if the view has no column for it."""
 
     data: bytes
 
@@ -58,11 +58,11 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A value that may be null, or stands in a union, or both.
+    """A value that may be null, or is in a union, or both.
 
     Attributes:
-        value: The branch of the union that values take; None if there is no union.
-        null: The branch of nulls; None if there is no room for one.
+        value: The union's branch for values; None if there is no union.
+        null: The union's branch for nulls; None if it has none.
     """
 
     inner: Writer
@@ -83,7 +83,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Booleans:
-    """A byte."""
+    """A boolean: one byte."""
 
     def write(self, array: pa.Array) -> Pieces:
         """The bytes of each value."""
@@ -103,7 +103,7 @@ class Ints:
 
 @dataclass(frozen=True, slots=True)
 class Floats:
-    """A float or a double, lowest byte first."""
+    """A float or a double, little-endian."""
 
     form: str
 
@@ -114,10 +114,10 @@ class Floats:
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """String and bytes: a length, and as many bytes.
+    """A string or bytes, with the length before it.
 
     Attributes:
-        is_uuid: Whether the schema promises UUIDs.
+        is_uuid: Whether values must be UUIDs.
     """
 
     is_uuid: bool = False
@@ -135,7 +135,7 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """A fixed: as many bytes as the schema says."""
+    """A fixed: bytes of the schema's size, without a length."""
 
     size: int
 
@@ -164,8 +164,8 @@ class Decimals:
     """A decimal.
 
     Attributes:
-        kind: With the digits of the schema.
-        size: Of a fixed; None for bytes.
+        kind: The decimal type with the schema's precision and scale.
+        size: The size of a fixed; None for bytes.
     """
 
     kind: pa.DataType
@@ -186,8 +186,8 @@ class Record:
     """A record.
 
     Attributes:
-        fields: In the order of the schema: the name and place of a field of the struct, and what
-            writes it; or what the struct has no field for.
+        fields: In the order of the schema: the name, the index and the writer of a field of the
+            struct; or a constant, if the struct has no such field.
     """
 
     fields: Sequence[tuple[str, int, Slot] | Constant]
@@ -210,7 +210,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """An array: one block of all its items, and a block of none."""
+    """An array: one block with all items, then the empty block that ends it."""
 
     item: Slot
 
@@ -222,7 +222,7 @@ class Lists:
 
 @dataclass(frozen=True, slots=True)
 class Maps:
-    """A map, from keys that are texts."""
+    """A map with string keys."""
 
     value: Slot
 
@@ -235,14 +235,14 @@ class Maps:
 
 
 def _blocks(counts: Int64s, items: pa.Array) -> Pieces:
-    # The count of none is the block of none.
+    # An empty array needs no end: its count of 0 is the end itself.
     there = (counts > 0)[:, None]
     end = Cells(np.zeros(there.shape, np.uint8), there)
     return zigzags(counts), Varying(items), end
 
 
 def plain_count(array: pa.Array) -> Int64s:
-    """Integers, and days, as numbers of 64 bits."""
+    """Integers, and dates as days since 1970, as int64."""
     kind: Any = array.type
     if pa.types.is_date(kind):
         array = array.cast(pa.date32()).cast(pa.int32())

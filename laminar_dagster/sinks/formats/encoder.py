@@ -1,4 +1,4 @@
-"""What turns rows into messages."""
+"""The interface of message encoders, and helpers for their columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from laminar_dagster.sinks.changes import WEIGHT, Unwritable
 
 
 class MessageEncoder(Protocol):
-    """Makes a message of each row."""
+    """Encodes each row as one message."""
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
         """One binary value for each row, in the order of the rows.
@@ -19,21 +19,21 @@ class MessageEncoder(Protocol):
         The same rows give the same bytes, whatever batch they come in.
 
         Args:
-            batch: Of the columns that the encoder was made for. A weight is no part of a message:
-                the caller takes it out.
+            batch: Rows with the columns that the encoder was made for, without ``_weight``, which
+                is no part of a message.
 
         Raises:
-            Unwritable: A value does not fit; says which column and which rows. Nothing is left
-                behind, and the encoder can be used again.
+            Unwritable: A value does not fit; says which column and which rows. The error leaves
+                no state behind: the encoder can be used again.
         """
         ...
 
 
 def message_columns(schema: pa.Schema) -> list[pa.Field]:
-    """The columns that a message has.
+    """The columns of a message.
 
     Raises:
-        Unwritable: There are none, one stands twice, or the weight is among them.
+        Unwritable: There are none, a name is duplicated, or ``_weight`` is among them.
     """
     if WEIGHT in schema.names:
         raise Unwritable(f"`{WEIGHT}` is no part of a message; take it out of the columns")
@@ -46,10 +46,10 @@ def message_columns(schema: pa.Schema) -> list[pa.Field]:
 
 
 def column_of(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-    """A column of a batch, in a plain layout.
+    """A column of a batch, converted by ``plain``.
 
     Raises:
-        Unwritable: The batch does not have it, or has another type for it.
+        Unwritable: The batch does not have the column, or has it with another type.
     """
     place = batch.schema.get_field_index(field.name)
     if place < 0 or batch.schema.types[place] != field.type:

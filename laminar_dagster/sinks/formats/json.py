@@ -1,4 +1,4 @@
-"""JSON messages: an object for each row, compact, with its columns in their order."""
+"""Encode rows as JSON messages: a compact object per row, with members in column order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from laminar_dagster.sinks.formats.encoder import (
 
 
 def json_encoder(schema: pa.Schema) -> MessageEncoder:
-    """What makes JSON of rows with these columns.
+    """An encoder to JSON for rows with these columns.
 
     Raises:
         Unwritable: A column has no form in JSON.
@@ -32,7 +32,7 @@ class _JsonEncoder:
     columns: tuple[pa.Field, ...]
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        """An object for each row; a null is a member of it."""
+        """One JSON object per row; a null value is written as null, not left out."""
         texts = []
         for column in self.columns:
             with blamed_on(batch, column.name):

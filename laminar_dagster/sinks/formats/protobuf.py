@@ -1,4 +1,4 @@
-"""Protobuf messages, a field at a time, in the order of the fields' numbers."""
+"""Encode rows as Protobuf messages, a field at a time, in the order of field numbers."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def derived_protobuf_schema(schema: pa.Schema, name: str) -> str:
 
     Args:
         schema: The columns.
-        name: Of the message, with its package before it.
+        name: The message's name, with its package.
 
     Raises:
-        Unwritable: Protobuf has no form for a column, or cannot spell its name.
+        Unwritable: Protobuf has no type for a column, or does not allow its name.
     """
     return text_of(*derived_file(schema, name))
 
@@ -51,17 +51,17 @@ def protobuf_encoder(
     message: str = "",
     imports: Mapping[str, str] | None = None,
 ) -> ProtobufEncoder:
-    """What makes Protobuf of rows with these columns.
+    """An encoder to Protobuf for rows with these columns.
 
     Args:
         schema: The columns.
-        proto: The text of the ``.proto`` file to write a message of; without one, what
-            ``derived_protobuf_schema`` gives.
-        message: The full name of the message; without one, the first of the file.
-        imports: Other files by the path under which it imports them; Google's are known.
+        proto: The text of the ``.proto`` file with the message; None for that of
+            ``derived_protobuf_schema``.
+        message: The full name of the message; empty for the first one in the file.
+        imports: Imported files, by their import paths; Google's own need not be given.
 
     Raises:
-        Unwritable: The columns do not fit the message, or there is none.
+        Unwritable: The columns do not fit the message, or the message does not exist.
     """
     columns = message_columns(schema)
     try:
@@ -75,10 +75,10 @@ def protobuf_encoder(
 
 @dataclass(frozen=True, slots=True)
 class ProtobufEncoder:
-    """Makes a message of each row.
+    """Encodes each row as a Protobuf message.
 
     Attributes:
-        message_index: Which message of its file it is, for ``wire_format.framed``.
+        message_index: The message's index within its file, for ``wire_format.framed``.
     """
 
     columns: tuple[pa.Field, ...]
@@ -86,7 +86,7 @@ class ProtobufEncoder:
     message_index: bytes
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        """A message for each row."""
+        """One message for each row."""
         pieces: list[Piece] = []
         for name, place, field in self.plan.fields:
             with blamed_on(batch, name):

@@ -1,7 +1,8 @@
-"""A message of Protobuf for the columns of a view: its description, and the same as text.
+"""Derive a Protobuf message from the columns of a view, as a descriptor and as ``.proto`` text.
 
-Fields have the numbers of the columns, from 1. What may be null is ``optional``. Lists and maps
-cannot be: a null one is written as an empty one. The names of nested messages come from the fields.
+Fields have the numbers of the columns, from 1. A nullable column is ``optional``, except lists and
+maps, which Protobuf cannot make optional: a null one is written as empty. Nested messages are named
+after their fields.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 TIMESTAMP: Final = "google.protobuf.Timestamp"
 _TIMESTAMP_FILE: Final = "google/protobuf/timestamp.proto"
-# What no type of Protobuf tells.
+# Comments for fields whose Protobuf type does not show their meaning.
 _MEANINGS: Final = {
     "date": "days since 1970-01-01",
     "time": "microseconds since midnight",
@@ -38,10 +39,10 @@ _MEANINGS: Final = {
 
 
 def derived_file(schema: pa.Schema, name: str) -> tuple[FileDescriptorProto, dict[str, str]]:
-    """A file with a message for rows with these columns, and what its fields mean, by full name.
+    """The descriptor of a file with a message for these columns, and comments by field name.
 
     Raises:
-        Unwritable: Protobuf has no form for a column, or cannot spell its name.
+        Unwritable: Protobuf has no type for a column, or does not allow its name.
     """
     from google.protobuf import descriptor_pb2
 
@@ -98,7 +99,7 @@ class _Deriver:
                     f"column `{under}` has a name that Protobuf cannot spell; rename it in the"
                     " view, with letters, digits and _"
                 )
-            # Protobuf's own JSON knows `a_b` as `aB`.
+            # Names must differ in Protobuf's JSON form too, which turns `a_b` into `aB`.
             json_name = re.sub("_+(.?)", lambda found: found[1].upper(), field.name)
             if json_name in known:
                 raise Unwritable(
@@ -123,7 +124,8 @@ class _Deriver:
         for number, part in enumerate(_pair(kind), 1):
             inner = entry.field.add(name=part.name, number=number)
             inner.label = self._forms.LABEL_OPTIONAL
-            # What the value is made of stands beside the entry, which text does not show.
+            # A message of the value is nested beside the entry, because the text of the file has
+            # `map<…>` in place of the entry.
             self._type(inner, plain_type(part.type), made, taken, full_name, path, one.name)
 
     def _nested(
@@ -210,12 +212,12 @@ def _camel(name: str) -> str:
 
 
 def _entry(name: str) -> str:
-    """What the compiler calls the message of a map's pairs."""
+    """The name that the Protobuf compiler gives to a map's entry message."""
     return f"{_camel(name)}Entry"
 
 
 def _maps(fields: Sequence[pa.Field], taken: set[str]) -> set[str]:
-    """Which fields become a map of Protobuf; takes the names of their entries."""
+    """The fields that become Protobuf maps; adds the names of their entry messages to ``taken``."""
     types = pa.types
     found: set[str] = set()
     for field in fields:
@@ -239,7 +241,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def text_of(file: FileDescriptorProto, meanings: dict[str, str]) -> str:
-    """A file as a person would write it."""
+    """The ``.proto`` text of a file descriptor."""
     lines = ['syntax = "proto3";', ""]
     if file.package:
         lines += [f"package {file.package};", ""]
@@ -278,6 +280,6 @@ def _message_lines(
 def _spelt(field: FieldDescriptorProto, full_name: str) -> str:
     if field.type_name:
         near = field.type_name.removeprefix(f".{full_name}.")
-        # A package of that name would be taken for Google's.
+        # Within a package with a part `google`, a relative `google.protobuf` would resolve wrongly.
         return near if "google" in full_name.split(".") else near.removeprefix(".")
     return field.Type.Name(field.type).removeprefix("TYPE_").lower()

@@ -1,16 +1,16 @@
-"""The columns of a view and a message of Protobuf into writers: worked out once for each schema.
+"""Plan how the columns of a view are written in a given Protobuf message, once per schema.
 
-A column goes to the field of its name. Each column must have a field; a field without a column is
-left out. The types that take a column:
+A column is written to the field of the same name. Each column must have a field; a field without a
+column is left out. The Protobuf types that each column type may become:
 
 - BOOLEAN: bool; integers: every integer type that holds all values, float and double too
-- FLOAT: float, double; DOUBLE: double; DECIMAL: string, its digits
-- STRING: string, bytes, enum, by the names of its values; BINARY: bytes
+- FLOAT: float, double; DOUBLE: double; DECIMAL: string, in decimal notation
+- STRING: string, bytes, enum (by the names of its values); BINARY: bytes
 - DATE: int32, days since 1970; TIME and INTERVAL DAY TO SECOND: int64, microseconds
 - TIMESTAMP, TIMESTAMP_NTZ: google.protobuf.Timestamp; INTERVAL DAY TO SECOND: Duration as well
 - ARRAY: repeated; STRUCT: a message; MAP: map, or repeated messages with ``key`` and ``value``
 - an ARRAY or MAP within another: a message with a field ``items``
-- each of them: Google's wrapper of its type
+- any of them: the wrapper message of its type, such as google.protobuf.Int64Value
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from laminar_dagster.sinks.times import counted
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-# How many bits of a whole number, its sign included, each type holds.
+# The largest width, with sign, of integers that each signed type holds.
 _SIGNED: Final = {
     **dict.fromkeys(("int32", "sint32", "sfixed32"), 32),
     **dict.fromkeys(("int64", "sint64", "sfixed64"), 64),
@@ -43,15 +43,15 @@ _FIXED: Final = {"fixed32": "<u4", "fixed64": "<u8", "sfixed32": "<i4", "sfixed6
 
 
 def message_plan(parts: Sequence[pa.Field], message: Descriptor, path: str = "") -> write.Message:
-    """What writes structs, or the rows of a view, as messages of a type.
+    """The writer of structs, or of the rows of a view, as Protobuf messages.
 
     Args:
-        parts: The fields of the struct, of plain types.
-        message: The type.
-        path: Where the struct is, for messages; empty for the view.
+        parts: The fields of the struct, of types from ``plain_type``.
+        message: The message type.
+        path: The struct's path, for error messages; empty for the view.
 
     Raises:
-        Unwritable: They do not fit together.
+        Unwritable: The fields do not fit the message.
     """
     chosen: dict[str, str] = {}
     fields: list[tuple[int, str, int, write.Field]] = []
@@ -177,13 +177,13 @@ def _integers(kind: pa.DataType, name: str) -> write.Item | None:
         return write.Plain(_FIXED[name], count)
     if name.startswith("sint"):
         return write.Number(lambda array: zigzag(count(array).astype(np.int64)))
-    # A negative number has all of its 64 bits, even if the type has 32.
+    # Protobuf sign-extends a negative number to 64 bits, even if the type has 32.
     widest = np.uint64 if name in _UNSIGNED else np.int64
     return write.Number(lambda array: count(array).astype(widest).view(np.uint64))
 
 
 def _count(kind: pa.DataType, name: str) -> Callable[[pa.Array], Numbers] | None:
-    """What makes whole numbers of a column, if a type holds all of them."""
+    """The conversion of a column to integers; None if the type does not hold all values."""
     types = pa.types
     if types.is_integer(kind):
         if name in _UNSIGNED:

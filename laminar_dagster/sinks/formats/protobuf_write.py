@@ -1,7 +1,7 @@
-"""Writes values of Arrow as Protobuf, of all rows at once.
+"""Write Arrow arrays as Protobuf, all rows at once.
 
-An *item* writes values that are not null, without the tag that says which field they are of. A
-*field* puts tags before items: before none, one or many of them in a row.
+An *item* writes values that are not null, without the tag that names their field. A *field* adds
+the tags; a row may have no, one or several items of a field.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ class Item(Protocol):
 
     @property
     def wire(self) -> int:
-        """How a reader finds the end of a value: the lowest bits of the tag."""
+        """The wire type, the lowest bits of the tag: how a reader finds the end of a value."""
         ...
 
     def write(self, array: pa.Array) -> Pieces:
-        """The bytes of each value.
+        """The encoded bytes of each value.
 
         Raises:
-            BadValues: One has none.
+            BadValues: A value cannot be encoded.
         """
         ...
 
     def defaults(self, array: pa.Array) -> Rows:
-        """Which values are what a reader takes for a field that is not there."""
+        """A mask of the values that equal the field's default, which a reader assumes if absent."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An integer, a boolean or an enum, in as many bytes as it needs."""
+    """An integer, a boolean or an enum, as a varint."""
 
     bits: Callable[[pa.Array], UInt64s]
     wire: int = VARINT
@@ -76,14 +76,14 @@ class Number:
         return (varints(self.bits(array)),)
 
     def defaults(self, array: pa.Array) -> Rows:
-        """Which values are zero."""
+        """A mask of the values that are zero."""
         found: Rows = self.bits(array) == 0
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A number of four or eight bytes, lowest first."""
+    """A little-endian number of four or eight bytes."""
 
     form: str
     numbers: Callable[[pa.Array], Numbers]
@@ -98,7 +98,7 @@ class Plain:
         return (Fixed(((self.form, self.numbers(array)),)),)
 
     def defaults(self, array: pa.Array) -> Rows:
-        """Which values are zero, but not minus zero."""
+        """A mask of the values that are zero, except minus zero."""
         numbers = self.numbers(array)
         found: Rows = (numbers == 0) & ~np.signbit(numbers)
         return found
@@ -116,7 +116,7 @@ class Text:
         return _prefixed(self._bytes(array))
 
     def defaults(self, array: pa.Array) -> Rows:
-        """Which values are empty."""
+        """A mask of the values that are empty."""
         found: Rows = lengths_of(self._bytes(array)) == 0
         return found
 
@@ -132,14 +132,14 @@ class Message:
     """A message, from structs.
 
     Attributes:
-        fields: By number: the name and place of a field of the struct, and what writes it.
+        fields: In the order of field numbers: a struct field's name, index and writer.
     """
 
     fields: Sequence[tuple[str, int, Field]]
     wire: int = PREFIXED
 
     def body(self, parts: Sequence[pa.Array], count: int) -> list[Piece]:
-        """The fields of each message."""
+        """The encoded fields of each message, without its length."""
         pieces: list[Piece] = []
         for name, place, field in self.fields:
             try:
@@ -159,10 +159,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Boxed:
-    """A message around a value: of Google's wrappers, or a list within a list.
+    """A message around a single value: a wrapper message, a timestamp or a nested list.
 
     Attributes:
-        parts: What the message has for fields.
+        parts: Makes the arrays of the message's fields from the values.
     """
 
     message: Message
@@ -183,21 +183,21 @@ class Field(Protocol):
     """Writes a field of messages."""
 
     def write(self, array: pa.Array) -> Pieces:
-        """The field in each message; the values may be null.
+        """The field's bytes in each message; the values may be null.
 
         Raises:
-            BadValues: One has no form.
+            BadValues: A value cannot be encoded.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """A field that is there once or not at all.
+    """A field that occurs at most once.
 
     Attributes:
-        has_presence: Whether a reader can tell that it is not there. If not, its default is not
-            written.
+        has_presence: Whether a reader can tell an absent field from its default. If not, default
+            values are not written.
     """
 
     number: int
@@ -224,10 +224,10 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A field that is there as often as a list has values; a null list has none.
+    """A repeated field, once per list element; a null list has none.
 
     Attributes:
-        is_packed: Whether all numbers stand behind one tag.
+        is_packed: Whether all numbers share one tag.
     """
 
     number: int
@@ -255,7 +255,7 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class MapField:
-    """A map: a message of key and value for each pair, in the order of the pairs."""
+    """A map: one entry message per pair, in the order of the pairs."""
 
     number: int
     key: Item
@@ -278,7 +278,7 @@ class MapField:
 
 
 def names_to_numbers(names: Sequence[str], numbers: Sequence[int]) -> Callable[[pa.Array], UInt64s]:
-    """What makes the numbers of an enum from the names of its values."""
+    """A conversion from the names of an enum's values to their numbers."""
     bits = np.array(numbers, np.int64).view(np.uint64)
 
     def convert(array: pa.Array) -> UInt64s:
@@ -298,7 +298,7 @@ def moments(array: pa.Array) -> Sequence[pa.Array]:
 
 
 def spans(array: pa.Array) -> Sequence[pa.Array]:
-    """Durations as the seconds and nanoseconds of ``google.protobuf.Duration``, of one sign."""
+    """Durations as the seconds and nanoseconds, with one sign, of ``google.protobuf.Duration``."""
     micros = counted(array, "us")
     rest = np.fmod(micros, _MICROS)
     return pa.array((micros - rest) // _MICROS), pa.array(rest * _NANOS_A_MICRO)

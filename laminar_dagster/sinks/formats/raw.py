@@ -1,4 +1,4 @@
-"""Values as they are: the one column of the view is the message."""
+"""The raw format: the view's only column is the message."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from laminar_dagster.sinks.formats.encoder import (
 
 
 def raw_encoder(schema: pa.Schema) -> MessageEncoder:
-    """What sends the only column as it is. A null stays null: Kafka knows messages without a value.
+    """An encoder that sends the only column unchanged. A null stays null, a Kafka tombstone.
 
     Raises:
-        Unwritable: There is not one column of STRING or BINARY.
+        Unwritable: The columns are not exactly one of STRING or BINARY.
     """
     columns = message_columns(schema)
     kind = plain_type(columns[0].type)

@@ -1,7 +1,7 @@
-"""Confluent's wire format: a message says in front of its bytes which schema they are of.
+"""Confluent's wire format: a header with the schema's id before each message.
 
-The byte 0, the schema's id in four bytes, highest first, and the message. With Protobuf the path of
-the message's type within its file stands between the two.
+The byte 0, the schema's id as four big-endian bytes, and the message. For Protobuf, the path of the
+message's type within its file comes before the message.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _LARGEST_ID: Final = 2**31 - 1
 
 
 def framed(bodies: pa.Array, schema_id: int, message_index: bytes = b"") -> pa.Array:
-    """Messages behind a header that names their schema.
+    """Messages with the header that names their schema.
 
     Args:
-        bodies: Binary; a null stays null.
-        schema_id: The registry's number for the schema.
-        message_index: For Protobuf, which message of the file it is; see ``message_index``.
+        bodies: The encoded messages; a null stays null.
+        schema_id: The registry's id of the schema.
+        message_index: For Protobuf, the header's path of the message type; see ``message_index``.
 
     Raises:
-        ValueError: No registry gives such an id.
+        ValueError: The id is out of range.
     """
     if not 0 <= schema_id <= _LARGEST_ID:
         raise ValueError(f"a schema's id is a positive number of 32 bits, not {schema_id}")
@@ -38,10 +38,10 @@ def framed(bodies: pa.Array, schema_id: int, message_index: bytes = b"") -> pa.A
 
 
 def message_index(path: Sequence[int]) -> bytes:
-    """The path of a message's type within its file, as it stands in the header.
+    """The path of a message's type within its file, as encoded in the header.
 
     Args:
-        path: The place of the outermost type in its file, of the next one in that, and so on.
+        path: The index of the outermost type in its file, of the next one within it, and so on.
     """
     if list(path) == [0]:
         return b"\0"

@@ -1,1 +1,1 @@
-"""A topic as a sink."""
+"""A sink that writes to a Kafka topic."""

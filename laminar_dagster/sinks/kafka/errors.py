@@ -1,10 +1,10 @@
-"""What an error of a transactional producer means for an epoch.
+"""Error translation for a transactional producer.
 
-Before the commit is sent everything is certain: the transaction never ends well without it. From
-then on nothing is, but the broker's answer.
+Before the commit request is sent, an error means that the epoch is not published. After it, only
+the broker's answer tells the outcome.
 """
 
-# librdkafka's own errors have an underscore before their names, and are as public as the broker's.
+# librdkafka's client-side errors are named with an underscore, but are public.
 # ruff: noqa: SLF001
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _FENCED: Final = frozenset(
         KafkaError._FENCED,
         KafkaError.PRODUCER_FENCED,
         KafkaError.INVALID_PRODUCER_EPOCH,
-        # The coordinator has forgotten the producer, or given its id to another.
+        # The coordinator has expired the producer, or given its id to another one.
         KafkaError.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-# Nothing about the same message will be any better the next time.
+# Errors that the same message will cause again: retries are of no use.
 _UNWRITABLE: Final = {
     KafkaError.MSG_SIZE_TOO_LARGE: "raise `max.message.bytes` of the topic",
     KafkaError.RECORD_LIST_TOO_LARGE: "raise `segment.bytes` of the topic",
@@ -47,7 +47,7 @@ _UNWRITABLE: Final = {
     KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "",
     KafkaError.POLICY_VIOLATION: "",
 }
-# A message that was taken back because of another.
+# A message was purged because another one failed.
 _CONSEQUENCES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 
@@ -62,20 +62,20 @@ def is_consequence(error: KafkaError) -> bool:
 
 
 def told(error: KafkaError, settings: Mapping[str, str]) -> str:
-    """What happened, in words, without secrets."""
+    """The text of an error, without secrets."""
     return without_secrets(f"{error.str()} ({error.name()})", settings)
 
 
 def while_fencing(
     error: KafkaError, sink_id: SinkId, trouble: str, settings: Mapping[str, str]
 ) -> LaminarError:
-    """The transactions could not be initialised.
+    """The error to raise if ``init_transactions`` fails.
 
     Args:
-        error: What librdkafka says.
-        sink_id: Whose.
-        trouble: What it has complained about meanwhile, if anything.
-        settings: Of the producer.
+        error: The error from librdkafka.
+        sink_id: The sink.
+        trouble: The last error that librdkafka reported meanwhile, if any.
+        settings: The producer's settings, for their secrets.
     """
     reason = told(error, settings)
     if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
@@ -103,14 +103,14 @@ def before_commit(
     where: str,
     settings: Mapping[str, str],
 ) -> LaminarError:
-    """An error before the commit was sent: the broker aborts, so nothing is published.
+    """The error to raise before the commit was sent: the broker aborts, so nothing is published.
 
     Args:
-        error: What librdkafka says.
-        sink_id: Whose.
-        epoch: Which.
-        where: What was being done, or the message that was refused.
-        settings: Of the producer.
+        error: The error from librdkafka.
+        sink_id: The sink.
+        epoch: The epoch.
+        where: The operation that failed, or the message that was refused.
+        settings: The producer's settings, for their secrets.
     """
     reason = f"{where}: {told(error, settings)}"
     if is_fenced(error):

@@ -1,4 +1,4 @@
-"""How far an epoch is, of which every group of partitions has a transaction of its own."""
+"""Progress of an epoch that is written in several transactions, one per group of partitions."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from laminar_dagster.core.ports import TransactionProgress
 
 
 class GroupProgress:
-    """Tells of all groups together as of one transaction: it is committing when the last one is."""
+    """Reports all groups as one transaction, which is committing once the last group is."""
 
     def __init__(self, progress: TransactionProgress, groups: int) -> None:
-        """Begin with groups of which none is committing."""
+        """Begin with ``groups`` groups, none of which is committing."""
         self._progress = progress
         self._left = groups
-        # Groups are committed side by side.
+        # Groups are committed concurrently.
         self._lock = threading.Lock()
 
     def begun(self) -> None:
-        """The first of them is open."""
+        """Report that the first group's transaction is open."""
         self._progress.begun()
 
     def wrote(self, rows: int) -> None:
-        """So many more rows were handed over, in any of them."""
+        """Report more rows handed over, of any group."""
         with self._lock:
             self._progress.wrote(rows)
 
     def committing(self) -> None:
-        """One more is about to be committed."""
+        """Count one more group that is about to commit; report it if it is the last one."""
         with self._lock:
             self._left -= 1
             if not self._left:

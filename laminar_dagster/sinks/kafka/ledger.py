@@ -1,9 +1,9 @@
-"""How far a sink is: records in partition 0 of a compacted topic, written with the epoch's rows.
+"""The ledger of a Kafka sink: records in partition 0 of a compacted topic, committed with the rows.
 
-Every group of partitions has a record of its own, moved by its own transaction. Group 0 leads: it
-commits an epoch first, and its record says into how many groups and partitions the epoch is cut.
-The others follow what it says. So a topic that grows, or committers that race, cannot cut an epoch
-in two ways; and an epoch is there when every group that the leader names is at it.
+Every group of partitions has its own record, updated by its own transaction. Group 0 leads: it
+commits an epoch first, and its record says into how many groups and partitions the epoch is split.
+The other groups follow that record. So a topic that grows, or committers that race, cannot split an
+epoch in two ways; and an epoch is published once every group that the leader counts is at it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from laminar_dagster.sinks.changes import Unwritable
 LEDGER_PARTITION: Final = 0
 LEDGER_CONFIG: Final = {
     "cleanup.policy": "compact",
-    # Every epoch adds a record, and a commit reads them all: small segments are compacted soon.
+    # A commit reads the whole topic, which grows with every epoch: small segments compact early.
     "segment.bytes": str(2**20),
     "min.cleanable.dirty.ratio": "0.1",
 }
@@ -29,15 +29,15 @@ _VERSION: Final = 1
 
 
 class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A group of a sink is at an epoch.
+    """The record that a group of a sink has committed an epoch.
 
     Attributes:
         previous: The epoch of the whole sink before; None when it is the first.
         instances: How many groups there are.
         partitions: How many partitions the epoch's rows are spread over.
-        topic_id: Of the topic that holds the epochs: a new one of the same name has another.
-        ledger_id: Of the topic that this record was written to.
-        output_sha256: Of the rows.
+        topic_id: The id of the output topic, which changes if the topic is deleted and recreated.
+        ledger_id: The id of the ledger topic that this record was written to.
+        output_sha256: The digest of the epoch's output.
     """
 
     version: int
@@ -57,32 +57,32 @@ class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class LedgerKey:
-    """Whose records."""
+    """Identifies the ledger records of one sink."""
 
     pipeline: PipelineName
     sink_id: SinkId
 
     def of(self, group: int) -> bytes:
-        """The key of a group's record. Names hold no slash."""
+        """The key of a group's record. Unambiguous, since names contain no slash."""
         return f"{self.pipeline}/{self.sink_id}/{group}".encode()
 
     def group_of(self, key: bytes | None) -> int | None:
-        """Which of the sink's groups a key is of; None for somebody else's."""
+        """The group in a record's key; None if the key belongs to another sink."""
         before, _, group = (key or b"").rpartition(b"/")
         is_own = before == f"{self.pipeline}/{self.sink_id}".encode() and group.isdigit()
         return int(group) if is_own else None
 
 
 def encode(record: LedgerRecord) -> bytes:
-    """A record as it is written."""
+    """The JSON of a record."""
     return msgspec.json.encode(record)
 
 
 def decode(value: bytes | None, where: str) -> LedgerRecord:
-    """A record as it was written.
+    """Parse the JSON of a record.
 
     Raises:
-        MalformedDocument: It was not written by a sink.
+        MalformedDocument: The value is not a ledger record.
     """
     try:
         return msgspec.json.decode(value or b"", type=LedgerRecord)
@@ -99,7 +99,7 @@ def new_record(
     output_sha256: str,
     committed_at: str,
 ) -> LedgerRecord:
-    """The record that says that a group is at an epoch."""
+    """The record that a group has committed an epoch."""
     return LedgerRecord(
         version=_VERSION,
         pipeline=str(key.pipeline),
@@ -119,11 +119,11 @@ def new_record(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a sink writes: names, and the ids that tell a topic from a later one of its name.
+    """Where a sink writes: topic names, and ids that change if a topic is deleted and recreated.
 
     Attributes:
-        partitions: How many the topic has now.
-        largest: How many bytes the topic takes for one message; None if that is not known.
+        partitions: The topic's current number of partitions.
+        largest: The topic's maximum message size in bytes; None if it is not known.
     """
 
     topic: str
@@ -136,7 +136,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How an epoch is cut into transactions."""
+    """How an epoch is split into transactions.
+
+    Attributes:
+        previous: The epoch of the whole sink before; None before the first.
+        instances: The number of groups, each with its own transaction.
+        partitions: The number of partitions over which rows are spread.
+    """
 
     previous: int | None
     instances: int
@@ -145,18 +151,18 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the ledger says of one sink: the newest record of each group."""
+    """The state of one sink in the ledger: the newest record of each group."""
 
     records: Mapping[int, LedgerRecord]
 
     @property
     def leader(self) -> LedgerRecord | None:
-        """The record of the group that leads."""
+        """The record of group 0, which commits each epoch first."""
         return self.records.get(0)
 
     @property
     def epoch(self) -> EpochNumber | None:
-        """The last epoch that is there as a whole; None before the first."""
+        """The last epoch that all groups have committed; None before the first."""
         if self.leader is None:
             return None
         found = self.leader.previous if self.lagging else self.leader.epoch
@@ -164,7 +170,7 @@ class Standing:
 
     @property
     def lagging(self) -> tuple[int, ...]:
-        """The groups that are yet to follow their leader."""
+        """The groups that have not committed the leader's epoch yet."""
         leader = self.leader
         if leader is None:
             return ()
@@ -175,10 +181,10 @@ class Standing:
         )
 
     def require_kept(self, place: Place) -> None:
-        """Refuse to go on over topics that are not those of the epochs so far.
+        """Refuse topics other than the ones that hold the epochs so far.
 
         Raises:
-            Unwritable: The topic or the ledger was made anew, or is another one.
+            Unwritable: The output or the ledger topic was recreated, or is another one.
         """
         leader = self.leader
         if leader is None:
@@ -200,10 +206,10 @@ class Standing:
             )
 
     def require_same_cut(self, instances: int, output_sha256: str) -> None:
-        """Before an epoch is finished that another committer has begun.
+        """Check that an epoch that another committer began can be finished.
 
         Raises:
-            Unwritable: It was cut, or made, in another way.
+            Unwritable: It was split into another number of groups, or has other rows.
         """
         leader = self.leader
         if leader is None:

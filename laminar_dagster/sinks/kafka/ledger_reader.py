@@ -1,4 +1,4 @@
-"""Reads a sink's ledger."""
+"""Read a Kafka sink's ledger."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class LedgerReader:
     """A consumer of the ledger that keeps the newest record of each group of one sink."""
 
     def __init__(self, asker: Asker, key: LedgerKey, cluster: Cluster, topic: str) -> None:
-        """Describe it; nobody is asked anything yet.
+        """Describe the consumer; nothing is sent yet.
 
         Args:
-            asker: For errors.
-            key: Whose records.
-            cluster: Where the topic is.
-            topic: Its name. It has to be there.
+            asker: Names the sink in errors.
+            key: Identifies the sink's records.
+            cluster: The Kafka cluster.
+            topic: The ledger topic, which must exist.
         """
         self._asker = asker
         self._key = key
@@ -41,7 +41,7 @@ class LedgerReader:
         self._records: dict[int, LedgerRecord] = {}
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Return the reader itself."""
         return self
 
     def __exit__(
@@ -54,30 +54,30 @@ class LedgerReader:
         self._reader.__exit__(kind, error, traceback)
 
     def look(self, patience: float = 0.0) -> Standing:
-        """What everybody can see of the ledger now.
+        """The committed state of the ledger, without records in open transactions.
 
         Args:
-            patience: How long to wait for records of this sink that are not yet committed.
-                Whether they ever will be, nobody who only reads can tell.
+            patience: How long to wait for records of this sink in open transactions. A reader
+                cannot tell whether they will ever be committed.
 
         Raises:
             SinkUnavailable: The cluster does not answer.
             AuthFailed: The topic may not be read.
-            MalformedDocument: There is something else under the sink's key.
+            MalformedDocument: A record with the sink's key is no ledger record.
         """
         self._catch_up(patience)
         return Standing(dict(self._records))
 
     def read(self, patience: float) -> Standing:
-        """What the ledger says, exactly. To be asked by who has fenced out everybody else.
+        """The exact state of the ledger. Call only after fencing out all other committers.
 
-        All records of this sink are decided then. But one of them may be hidden behind an open
-        transaction of another writer, and must not pass for one that is missing.
+        Then all transactions of this sink have ended. But a record may be hidden behind another
+        writer's open transaction, and must not be taken for a missing one.
 
         Raises:
             SinkUnavailable: The cluster does not answer, or such a transaction stays open.
             AuthFailed: The topic may not be read.
-            MalformedDocument: There is something else under the sink's key.
+            MalformedDocument: A record with the sink's key is no ledger record.
         """
         hidden = self._catch_up(patience)
         if hidden is not None:
@@ -88,8 +88,8 @@ class LedgerReader:
         return Standing(dict(self._records))
 
     def _catch_up(self, patience: float) -> int | None:
-        """Read on; returns where the last record of this sink is that stayed hidden."""
-        # Asked for before anything is read: all of it has to be seen, or be somebody else's.
+        """Read new records; returns the offset of this sink's last record that stayed hidden."""
+        # Get the end offset first: all records of this sink before it must be read or waited for.
         end = self._reader.end()
         stable = min(end, self._reader.end(stable=True))
         self._take_until(stable)

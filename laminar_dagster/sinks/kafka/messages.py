@@ -1,4 +1,4 @@
-"""Rows as messages: keys, values and partitions, of one group of partitions at a time."""
+"""Convert rows to Kafka messages (key, value, partition), one group of partitions at a time."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from laminar_dagster.sinks.kafka.options import KafkaSinkOptions
 from laminar_dagster.sinks.kafka.partitions import Partitions, by_key, by_turns
 from laminar_dagster.sinks.kafka.serialising import Form, form_of, registry_of, schema_id
 
-# Encoded at once, and in the hands of the client at once.
+# The bytes of rows that are encoded and handed to the client at a time.
 _BYTES: Final = 32 * 2**20
-# What the client puts around a key and a value.
+# Room for what the client adds to a key and a value.
 _AROUND: Final = 512
 _CLIENT_LARGEST: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages in the order of their rows; a value of None deletes its key."""
+    """Messages in the order of their rows; a value of None is a tombstone."""
 
     values: list[bytes | None]
     keys: list[bytes | None]
@@ -37,7 +37,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How the rows of a view become messages."""
+    """How the rows of a view are encoded as messages."""
 
     options: KafkaSinkOptions
     value: Form
@@ -45,10 +45,10 @@ class Shape:
 
     @classmethod
     def of(cls, schema: pa.Schema, options: KafkaSinkOptions) -> Shape:
-        """Fit the columns of a view to the formats.
+        """The shape for a view's columns and a sink's options.
 
         Raises:
-            Unwritable: They do not fit, and why.
+            Unwritable: The columns do not fit the formats; says why.
         """
         check_columns(schema, options.key_of_rows)
         stored = pa.schema(stored_columns(schema))
@@ -56,11 +56,11 @@ class Shape:
         return cls(options, form_of("value", stored, options), key)
 
     def check_schemas(self) -> None:
-        """Ask the registry whether it takes the schemas. Registers nothing.
+        """Ask the registry whether it accepts the schemas. Registers nothing.
 
         Raises:
-            Unwritable: It does not.
-            RegistryUnavailable, AuthFailed: It cannot be asked.
+            Unwritable: The registry does not accept a schema.
+            RegistryUnavailable, AuthFailed: The registry cannot be asked.
         """
         registry = registry_of(self.options)
         for form in (self.value, self.key):
@@ -68,11 +68,11 @@ class Shape:
                 schema_id(form, self.options, registry, only_ask=True)
 
     def registered(self) -> Writer:
-        """What writes messages, after the registry was told of their schemas.
+        """Register the schemas, and return the writer of messages.
 
         Raises:
-            Unwritable: The registry does not take one.
-            RegistryUnavailable, AuthFailed: It cannot be asked.
+            Unwritable: The registry does not accept a schema.
+            RegistryUnavailable, AuthFailed: The registry cannot be asked.
         """
         registry: SchemaRegistry | None = registry_of(self.options)
         value = schema_id(self.value, self.options, registry, only_ask=False)
@@ -82,7 +82,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Makes messages of rows."""
+    """Encodes rows as messages."""
 
     shape: Shape
     value_id: int | None
@@ -97,15 +97,15 @@ class Writer:
         cut: Cut,
         largest: int | None,
     ) -> Iterator[Messages]:
-        """The messages of one group, as many at a time as may be buffered.
+        """The messages of one group, in batches of what may be buffered.
 
         Args:
-            table: Rows of one file.
-            first_row: How many rows the files before it have.
-            epoch: Whose rows they are.
-            group: Which partitions to write.
-            cut: How the epoch is cut.
-            largest: How many bytes the topic takes for one message, if that is known.
+            table: The rows of one staged file.
+            first_row: The number of rows in the files before it.
+            epoch: The rows' epoch.
+            group: The group whose partitions to write.
+            cut: How the epoch is split.
+            largest: The topic's maximum message size in bytes, if it is known.
 
         Raises:
             Unwritable: A value, a key or a weight does not fit, or a message is too large.
@@ -146,7 +146,7 @@ class Writer:
             return by_turns(turn, rows, count)
         if not keys.null_count:
             return by_key(keys, count, self.shape.options.partitioner)
-        # A raw key may be null. Such messages take turns too.
+        # A key in format raw may be null: such messages go round-robin, like those without a key.
         found = by_turns(turn, rows, count)
         there = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
         whole = keys.drop_null()
@@ -162,7 +162,7 @@ def _listed(keys: pa.Array | None, count: int) -> list[bytes | None]:
 
 
 def _slices(rows: pa.Table, most: int) -> Iterator[pa.Table]:
-    """Rows in slices, each of so many at most, and of a bounded number of bytes."""
+    """Rows in slices of at most ``most`` rows and about ``_BYTES`` bytes."""
     if not rows.num_rows:
         return
     by_bytes = max(1, rows.num_rows * _BYTES // max(1, rows.nbytes))
@@ -178,10 +178,10 @@ def _check_sizes(
     options: KafkaSinkOptions,
     largest: int | None,
 ) -> None:
-    """Refuse messages that the client or the topic does not take, while the row can be named.
+    """Refuse messages too large for the client or the topic, whose own errors do not name the row.
 
     Raises:
-        Unwritable: Names the row.
+        Unwritable: A message is too large; names its row.
     """
     client = int(options.properties.get("message.max.bytes", _CLIENT_LARGEST))
     is_compressed = any(

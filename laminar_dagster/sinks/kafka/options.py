@@ -24,7 +24,7 @@ Format = Literal["json", "avro", "protobuf", "raw"]
 LEDGER_TOPIC: Final = "_laminar_ledger"
 WITH_REGISTRY: Final = frozenset({"avro", "protobuf"})
 
-# What a broker must be able to take while a transaction may last; see `transaction.max.*`.
+# The throughput assumed of a broker, which sets the default size of a transaction from its timeout.
 _ROWS_PER_SECOND: Final = 50_000
 _BYTES_PER_SECOND: Final = 16 * 2**20
 
@@ -44,16 +44,16 @@ _INNER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long things may take, in seconds, and how much a transaction may hold.
+    """Timeouts in seconds, and the size limits of a transaction.
 
     Attributes:
         connect: To reach the cluster, and to wait for a transaction that is being ended.
-        transaction: After so long the broker aborts a transaction by itself.
+        transaction: After this time the broker aborts a transaction by itself.
         commit: To wait for the answer to a commit, after which its outcome is unknown.
-        abort: To wait for the answer to an abort, after which the broker is left to it.
-        buffered: Messages in the hands of the client, not yet with the broker.
-        rows: In one transaction.
-        bytes: Of staged output in one transaction.
+        abort: To wait for the answer to an abort, after which the broker's timeout ends it.
+        buffered: Messages in the client's buffer, not yet delivered to the broker.
+        rows: Rows in one transaction.
+        bytes: Bytes of staged output in one transaction.
     """
 
     connect: float = 30.0
@@ -67,12 +67,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class NewTopics:
-    """How to make topics that are not there.
+    """How to create topics that do not exist.
 
     Attributes:
-        allowed: Whether to make them.
-        partitions: Of the output; -1 leaves it to the cluster.
-        replication: Of the output and of the ledger; -1 leaves it to the cluster.
+        allowed: Whether to create them.
+        partitions: Partitions of the output topic; -1 for the cluster's default.
+        replication: Replication of the output and ledger topics; -1 for the cluster's default.
     """
 
     allowed: bool = True
@@ -82,16 +82,16 @@ class NewTopics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSinkOptions:
-    """What a ``CREATE SINK`` says.
+    """The options of a ``CREATE SINK`` for Kafka.
 
     Attributes:
-        key_columns: What a message's key is made of. None of them: messages have no key.
-        value_columns: What its value is made of; empty for all columns.
-        auto_register: Whether to give the registry a schema that it does not have.
-        avro_schema: The author's own, instead of one that follows from the columns.
-        instances: Into how many transactions an epoch is cut, each with its own partitions.
-        ledger_topic: Where the sink writes down how far it is.
-        properties: For librdkafka.
+        key_columns: The columns of a message's key; if empty, messages have no key.
+        value_columns: The columns of its value; empty for all columns.
+        auto_register: Whether to register a schema that the registry does not have.
+        avro_schema: The file of an Avro schema, instead of one derived from the columns.
+        instances: Into how many transactions an epoch is split, each with its own partitions.
+        ledger_topic: The topic of the sink's ledger.
+        properties: Properties passed to librdkafka.
     """
 
     bootstrap_servers: str
@@ -113,12 +113,12 @@ class KafkaSinkOptions:
 
     @property
     def key_of_rows(self) -> tuple[str, ...]:
-        """The columns that identify a row; messages that are appended may have a key without."""
+        """The columns that identify a row; none in append mode, even if messages have a key."""
         return self.key_columns if self.mode == "upsert" else ()
 
 
 def read_options(table: SinkTable, project: Path) -> KafkaSinkOptions:
-    """Take a sink's options.
+    """Parse a Kafka sink's options.
 
     Raises:
         InvalidConfig: Lists every mistake.
@@ -189,7 +189,7 @@ def _registry(options: SinkOptions, used: set[Format]) -> tuple[RegistryOptions 
 
 def _limits(options: SinkOptions) -> Limits:
     known = Limits()
-    # Kafka's own name for it, and so in its unit.
+    # This option has Kafka's name, and so its unit.
     transaction = options.count("transaction.timeout.ms", round(known.transaction * 1000)) / 1000
     return Limits(
         connect=options.limit("connect_timeout", known.connect),

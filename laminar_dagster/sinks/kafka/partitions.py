@@ -1,8 +1,8 @@
-"""Which partition a row goes to: the same on every re-run.
+"""Choose the partition of each row, the same on every re-run.
 
 Rows with a key go where a Java producer (``murmur2``) or one on librdkafka (``crc32``) would put
-them by default, so that they meet the rows of other writers. Rows without one take turns, by their
-place in the epoch: a client would choose at random.
+them by default, so that a key's rows share a partition with those of other writers. Rows without a
+key go round-robin, by their position in the epoch: a client would choose at random.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _POSITIVE: Final = np.uint32(0x7FFFFFFF)
 
 
 def by_key(keys: pa.Array, count: int, partitioner: Partitioner) -> Partitions:
-    """Where messages with these keys go.
+    """The partitions of messages with these keys.
 
     Args:
-        keys: As they are sent, a LargeBinaryArray without nulls.
-        count: How many partitions there are.
-        partitioner: Whose rule.
+        keys: The encoded keys, a LargeBinaryArray without nulls.
+        count: The number of partitions.
+        partitioner: The hash function.
     """
     if partitioner == "crc32":
         hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.uint32, len(keys))
@@ -40,21 +40,21 @@ def by_key(keys: pa.Array, count: int, partitioner: Partitioner) -> Partitions:
 
 
 def by_turns(first: int, rows: int, count: int) -> Partitions:
-    """Where messages without a key go.
+    """The partitions of messages without a key, round-robin.
 
     Args:
-        first: Whose turn it is.
-        rows: How many there are.
-        count: How many partitions there are.
+        first: The turn of the first message.
+        rows: The number of messages.
+        count: The number of partitions.
     """
     return ((first + np.arange(rows, dtype=np.int64)) % count).astype(np.int32)
 
 
 def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
-    """The hash of Kafka's Java client, of every key at once: word by word, not key by key."""
+    """The hash of Kafka's Java client, vectorised over the keys: one 4-byte word at a time."""
     offsets, data = parts_of(keys)
     lengths = lengths_of(keys)
-    # Reading a whole word at the end of the last key must not run over the end.
+    # Padding: reading a whole word at the end of the last key must not run past the buffer.
     padded = np.zeros(len(data) + 4, np.uint8)
     padded[: len(data)] = np.frombuffer(data, np.uint8)
     starts = offsets[:-1]
@@ -77,7 +77,7 @@ def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
 
 
 def _word(data: npt.NDArray[np.uint8], places: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """Four bytes from each place on, the lowest first."""
+    """The little-endian 32-bit word at each offset."""
     found = np.zeros(len(places), np.uint32)
     for byte in range(4):
         found |= data[places + byte].astype(np.uint32) << np.uint32(8 * byte)

@@ -1,4 +1,4 @@
-"""A producer for one transaction, and the certainty of what became of it."""
+"""A producer for one transaction, with errors that say whether it may have been committed."""
 
 from __future__ import annotations
 
@@ -33,50 +33,49 @@ _FLUSH_SECONDS: Final = 0.1
 _DEFAULTS: Final = {
     "linger.ms": "5",
     "batch.num.messages": "100000",
-    # Without a connection at hand, librdkafka looks for its coordinator half a second later.
+    # Connect to all brokers: without a connection, librdkafka finds its coordinator 0.5 s later.
     "enable.sparse.connections": "false",
 }
 
 
 def transactional_id(pipeline: str, sink: str, group: int) -> str:
-    """What the coordinator knows a group of a sink by: the same in every process and run.
+    """The transactional id of a group of a sink: the same in every process and run.
 
-    A dot within a name is written otherwise, so that no two sinks share one.
+    Dots within names are escaped, so that no two sinks share an id.
     """
     names = (name.replace(".", "%2E") for name in (pipeline, sink))
     return f"laminar.{'.'.join(names)}.{group}"
 
 
 class OffsetsRefused(Exception):
-    """How far a group has read cannot be written down with the epoch.
+    """The offsets of a consumer group could not be committed with the epoch.
 
-    A request without an answer may still be on its way. Were another transaction begun by the
-    same producer, it would count as a part of that one when it arrives; a new producer's epoch
-    keeps it out.
+    The producer must not be used again: a request without an answer may still be under way, and
+    would become part of the producer's next transaction. A new producer fences it out.
     """
 
     def __init__(self, group: str, reason: str) -> None:
-        """Of a consumer group."""
+        """Describe the failure for a consumer group."""
         super().__init__(f"the offsets of group {group} are not written with the epoch: {reason}")
 
 
 class TransactionalProducer:
-    """One producer, one transaction. It is thrown away after it, whatever happened.
+    """A producer for one transaction, closed after it whatever happened.
 
-    A transaction that is neither committed nor aborted when this is left is aborted; if that does
-    not work, its coordinator does so when the time is up, or when the next one comes.
+    On exit, a transaction that was not committed is aborted; if that fails, the coordinator aborts
+    it after its timeout, or when the next producer registers.
     """
 
     def __init__(
         self, sink_id: SinkId, identity: str, settings: Mapping[str, str], limits: Limits
     ) -> None:
-        """Make the client. Nobody is asked anything yet.
+        """Create the client. No request is sent yet.
 
         Args:
-            sink_id: Whose, for errors.
-            identity: Its transactional id.
-            settings: To reach the cluster, and what the author has set.
-            limits: How long things may take.
+            sink_id: The sink, for errors.
+            identity: The transactional id.
+            settings: The cluster's settings, and properties from the sink's options.
+            limits: Timeouts and buffer size.
 
         Raises:
             InvalidConfig: librdkafka does not take the settings.
@@ -94,7 +93,7 @@ class TransactionalProducer:
         with refused_settings(f"sink {sink_id}", settings):
             self._producer = Producer(
                 {
-                    # What cannot be delivered while the transaction lasts is of no use later.
+                    # Messages cannot be delivered after the transaction's timeout.
                     "message.timeout.ms": milliseconds,
                     **_DEFAULTS,
                     **settings,
@@ -111,7 +110,7 @@ class TransactionalProducer:
             )
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Return the producer itself."""
         return self
 
     def __exit__(
@@ -120,21 +119,21 @@ class TransactionalProducer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Abort what is open, and destroy the client: it must not go on trying to commit."""
+        """Abort an open transaction, and destroy the client: it must not retry a commit."""
         if self._epoch is not None:
             self._abort(self._epoch)
         del self._producer
 
     def fence(self) -> None:
-        """Register with the coordinator; every older instance is out from then on.
+        """Register with the coordinator, which fences out every older instance.
 
-        What such an instance has left behind is ended before this returns: a commit that was
-        accepted is carried out, any other transaction is aborted.
+        The transaction that an older instance left open is ended before this returns: a commit that
+        was accepted is carried out, any other transaction is aborted.
 
         Raises:
-            SinkUnavailable, TransactionInitFailed: It cannot be done now.
-            AuthFailed: It may not be done.
-            InvalidConfig: The transaction may not last as long as it is set to.
+            SinkUnavailable, TransactionInitFailed: The coordinator cannot do it now.
+            AuthFailed: The cluster does not permit it.
+            InvalidConfig: The transaction timeout is longer than the broker allows.
         """
         try:
             self._producer.init_transactions(self._limits.connect)
@@ -167,15 +166,15 @@ class TransactionalProducer:
         partitions: Sequence[int],
         headers: Headers,
     ) -> None:
-        """Hand over messages, not more than may be buffered, as soon as there is room for them.
+        """Queue messages, at most ``buffered`` at once, after waiting for room in the queue.
 
         Raises:
             FencedOut, ConnectionLost, WriteFailed, AuthFailed: The transaction has failed.
         """
         self._wait_for(self._limits.buffered)
         try:
-            # The loop over the messages runs in C. No name is given to the client's method, by
-            # which the traceback of an error would keep the client alive.
+            # The loop over the messages runs in C. The client's method gets no local name: through
+            # it, the traceback of an error would keep the client alive.
             deque(
                 map(
                     partial(self._producer.produce, topic, headers=headers),
@@ -189,10 +188,10 @@ class TransactionalProducer:
             self._fail(_reason_of(error), "hand over messages")
 
     def send_offsets(self, group: str, offsets: Sequence[TopicPartition]) -> None:
-        """Write down with the epoch how far its source was read. Nothing depends on it.
+        """Commit a consumer group's offsets with the epoch. Recovery does not depend on them.
 
         Raises:
-            OffsetsRefused: It cannot be done; the transaction is good for nothing any more.
+            OffsetsRefused: The offsets were refused; the transaction cannot be used any more.
             FencedOut, ConnectionLost: The transaction has failed.
         """
         assert self._epoch is not None
@@ -210,7 +209,7 @@ class TransactionalProducer:
             member.close()
 
     def finish(self) -> None:
-        """Wait until the broker has everything.
+        """Wait until all messages are delivered.
 
         Raises:
             FencedOut, ConnectionLost, WriteFailed, AuthFailed: The transaction has failed.
@@ -218,15 +217,15 @@ class TransactionalProducer:
         self._wait_for(0)
 
     def commit(self) -> None:
-        """Commit.
+        """Commit the transaction.
 
         Raises:
-            CommitOutcomeUnknown: There was no answer, or none that tells. Read the ledger.
-            FencedOut: A newer instance has taken over. If it came after the commit was accepted,
-                the epoch is there: here too the ledger tells.
+            CommitOutcomeUnknown: There was no answer, or no conclusive one. Read the ledger.
+            FencedOut: A newer instance has taken over. If that was after the commit was accepted,
+                the epoch is published, so read the ledger here too.
         """
         assert self._epoch is not None
-        # From here on nobody but the coordinator can say what became of it.
+        # From here on only the coordinator knows the outcome; leaving the context must not abort.
         epoch, self._epoch = self._epoch, None
         try:
             self._producer.commit_transaction(self._limits.commit)
@@ -245,7 +244,7 @@ class TransactionalProducer:
         return time.monotonic() - self._begun >= self._limits.transaction
 
     def _wait_for(self, room: int) -> None:
-        """Wait until no more than so many messages are on their way."""
+        """Wait until at most ``room`` messages are undelivered."""
         try:
             self._producer.poll(0)
             while self._failed is None and len(self._producer) > room:
@@ -261,13 +260,13 @@ class TransactionalProducer:
     def _fail(self, error: KafkaError, where: str) -> NoReturn:
         assert self._epoch is not None
         if error.code() == KafkaError._FATAL:  # noqa: SLF001
-            # That it has given up is what each call says; why, is said once.
+            # Each call says only that the client gave up; the reason is reported once, by a poll.
             self._listen()
             error = self._fatal or error
         elif error.fatal():
             self._fatal = error
         if errors.is_fenced(error) and self._is_expired:
-            # Nobody need have taken over: the coordinator bars a producer that was too slow.
+            # No other instance need exist: the coordinator also fences a producer that timed out.
             seconds = f"{self._limits.transaction:g} s"
             reason = f"the transaction was open for longer than {seconds}: "
             raise ConnectionLost(self._sink_id, reason + errors.told(error, self._settings))
@@ -282,7 +281,7 @@ class TransactionalProducer:
             self._producer.abort_transaction(self._limits.abort)
         except KafkaException as error:
             reason: KafkaError = error.args[0]
-            # Who is fenced out has nothing to abort: that is done.
+            # If fenced, the coordinator has already aborted the transaction.
             if not errors.is_fenced(reason):
                 text = errors.told(reason, self._settings)
                 problem = TransactionAbortFailed(self._sink_id, epoch, text)
@@ -307,7 +306,7 @@ class TransactionalProducer:
         return f"{text}; {self._trouble}" if self._trouble else text
 
     def _listen(self) -> None:
-        """Hear what librdkafka has complained about, and why it has given up, if it has."""
+        """Poll for errors that librdkafka reports by callback, and for the fatal one, if any."""
         try:
             self._producer.poll(0)
         except KafkaException as error:

@@ -1,4 +1,4 @@
-"""The bytes of keys and values: a format, and the schema that the registry knows it by."""
+"""Serialise keys and values: the format's encoder, and the schema in the registry."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Part = Literal["key", "value"]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a part of a message is written.
+    """How the key or the value of messages is serialised.
 
     Attributes:
-        columns: What it is made of.
-        schema: What the registry is to know it by: the kind and the text; None without one.
-        index: Where in that schema the message is, as Confluent's header says it.
+        columns: The columns that it contains.
+        schema: The type and text of the schema to register; None without a registry.
+        index: The path of the message type within the schema, for Confluent's header.
     """
 
     part: Part
@@ -36,7 +36,7 @@ class Form:
     index: bytes = b""
 
     def encode(self, rows: pa.Table, schema_id: int | None) -> pa.Array:
-        """The bytes of this part of every row.
+        """The serialised key or value of each row.
 
         Raises:
             Unwritable: A value does not fit.
@@ -47,7 +47,7 @@ class Form:
 
 
 def form_of(part: Part, schema: pa.Schema, options: KafkaSinkOptions) -> Form:
-    """How a part of the messages is written.
+    """The form of a key or a value, according to the sink's options.
 
     Raises:
         Unwritable: The columns do not fit the format.
@@ -107,14 +107,14 @@ def _protobuf(
     from laminar_dagster.sinks.formats.protobuf import derived_protobuf_schema, protobuf_encoder
 
     text = derived_protobuf_schema(chosen, name)
-    # Of the same columns, so of the same fields; a name is not part of a message.
+    # The encoder derives its own schema, of another name: names are not part of a message.
     encoder = protobuf_encoder(chosen)
     schema = ("PROTOBUF", text) if options.registry else None
     return Form(part, columns, encoder, schema, encoder.message_index)
 
 
 def registry_of(options: KafkaSinkOptions) -> SchemaRegistry | None:
-    """The registry that the options name."""
+    """A client of the schema registry that the options name; None if they name none."""
     found = options.registry
     if found is None:
         return None
@@ -124,17 +124,17 @@ def registry_of(options: KafkaSinkOptions) -> SchemaRegistry | None:
 def schema_id(
     form: Form, options: KafkaSinkOptions, registry: SchemaRegistry | None, *, only_ask: bool
 ) -> int | None:
-    """What the registry knows a part's schema by; None without one, or if it was only asked.
+    """The registry's id of a schema; None without a schema, or if it was only checked.
 
     Args:
-        form: The part.
-        options: Of the sink.
-        registry: Where its schemas are.
-        only_ask: Whether to find out if the registry takes it, and register nothing.
+        form: The key's or the value's form.
+        options: The sink's options.
+        registry: The schema registry.
+        only_ask: Whether to only check that the registry accepts the schema.
 
     Raises:
-        Unwritable: It does not take it, or does not have it and is not to be given it.
-        RegistryUnavailable, AuthFailed: It cannot be asked.
+        Unwritable: The registry refuses the schema, or lacks it and ``auto_register`` is off.
+        RegistryUnavailable, AuthFailed: The registry cannot be asked.
     """
     if form.schema is None or registry is None:
         return None

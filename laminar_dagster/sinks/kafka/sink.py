@@ -1,4 +1,4 @@
-"""A topic of a Kafka cluster."""
+"""The Kafka sink: publishes epochs to a topic of a cluster."""
 
 from __future__ import annotations
 
@@ -58,25 +58,25 @@ EPOCH_HEADER: Final = "laminar-epoch"
 SINK_HEADER: Final = "laminar-sink"
 
 _BATCH_BYTES: Final = 1_000_000
-# A commit that is under way is seen a moment later; one whose committer has died never is.
+# How long to wait for another committer's commit in flight. One whose committer died never ends.
 _PATIENCE_FOR_OTHERS: Final = 2.0
-# Of a partition, when its end is searched for messages of this sink.
+# How many messages at the end of a partition to search for messages of this sink.
 _LOOKED_AT: Final = 1000
-# A host or an address in brackets, and its port, after the name of a protocol that may stand there.
+# An optional protocol, a host or an address in brackets, and an optional port.
 _BROKER: Final = re.compile(r"(?:[A-Za-z_]+://)?(\[[^\],]*\]|[^\s,:]+)(?::([0-9]+))?")
 _DEFAULT_PORT: Final = 9092
-# There may have been more instances before.
+# The option `instances` may have been larger before.
 _GROUPS_LOOKED_FOR: Final = 16
 
 
 class KafkaSink:
-    """Appends messages to one topic, or puts them by key; see ``messages``.
+    """Appends or upserts messages in one topic; see ``messages``.
 
     An epoch is one transaction that also writes the sink's record into the ledger, a compacted
-    topic of the same cluster, so the two cannot part. The fence is the transactional id: whoever
-    commits registers with it first, after which nobody who did so before can commit. With several
-    instances an epoch is several such transactions; see ``ledger``. Every call opens connections
-    of its own; threads may share a sink.
+    topic of the same cluster, so rows and ledger change atomically. The transactional id fences:
+    a committer registers with it first, after which no earlier one can commit. With several
+    instances an epoch is several such transactions; see ``ledger``. Every call opens its own
+    connections; threads may share a sink.
     """
 
     def __init__(self, sink_id: SinkId, pipeline: PipelineName, options: KafkaSinkOptions) -> None:
@@ -99,7 +99,7 @@ class KafkaSink:
 
     @property
     def sink_id(self) -> SinkId:
-        """Its name within the pipeline."""
+        """The sink's name within the pipeline."""
         return self._sink_id
 
     @property
@@ -110,7 +110,7 @@ class KafkaSink:
 
     @property
     def targets(self) -> frozenset[str]:
-        """The topic, by each of the brokers that its cluster may be found at."""
+        """The topic, once for each bootstrap broker."""
         brokers = _BROKER.findall(self._options.bootstrap_servers)
         return frozenset(
             f"kafka://{same_spelling(host, port or _DEFAULT_PORT)}/{self._options.topic}"
@@ -122,7 +122,7 @@ class KafkaSink:
         return f"KafkaSink({self._sink_id!r}, {self.address!r})"
 
     def ledger(self) -> EpochNumber | None:
-        """See ``Sink.ledger``. Makes no topic, and fences nobody out."""
+        """See ``Sink.ledger``. Creates no topic, and fences no committer."""
         standing = self._standing()
         return standing.epoch if standing else None
 
@@ -131,12 +131,12 @@ class KafkaSink:
         standing = self._standing()
         leader = standing.leader if standing else None
         if standing is None or leader is None or standing.epoch != leader.epoch:
-            # Not all groups have followed: nothing is known of the epoch before.
+            # Some groups lag behind: the leader's record has no digest of the epoch before.
             return None
         return Published(EpochNumber(leader.epoch), leader.output_sha256)
 
     def _standing(self) -> Standing | None:
-        """What the ledger says; None where there is none."""
+        """The sink's state in the ledger; None if there is no ledger topic."""
         cluster = self._cluster()
         _, ledger = SinkTopics(self._sink_id, self._options, cluster).find()
         if ledger is None:
@@ -145,16 +145,16 @@ class KafkaSink:
             return reader.look(_PATIENCE_FOR_OTHERS)
 
     def check(self, schema: pa.Schema, staged: StagedOutput | None = None) -> None:
-        """Find out whether rows of a schema could be committed now. Changes nothing.
+        """Check whether rows of a schema could be committed now. Changes nothing.
 
         Args:
-            schema: Of the rows.
-            staged: What is to be committed, if that is known already.
+            schema: The schema of the rows.
+            staged: The staged output to commit, if it exists already.
 
         Raises:
-            InvalidConfig: They could not, and why.
-            BufferOverflow: It is more than one transaction may hold.
-            SinkUnavailable, RegistryUnavailable, AuthFailed: Somebody cannot be asked.
+            InvalidConfig: The rows could not be committed; says why.
+            BufferOverflow: The output is more than one transaction may hold.
+            SinkUnavailable, RegistryUnavailable, AuthFailed: A service cannot be asked.
         """
         if staged is not None:
             self._check_amount(staged.entry)
@@ -173,21 +173,21 @@ class KafkaSink:
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
         """See ``Sink.commit``.
 
-        1. Refuse what no transaction can hold.
-        2. Find the topics, make them if need be.
-        3. Look into the ledger: an epoch that is there needs nobody to be fenced out.
-        4. Fence out every other committer. What one has left behind is ended now.
-        5. Read the ledger, and decide. Nobody else can move it from here on, unless they fence
-           this one out.
-        6. Send the rows, and the ledger's record last, so that it is open to doubt for an instant.
-        7. Commit all of it.
+        1. Refuse an epoch that is too large for a transaction.
+        2. Find the topics, and create them if need be.
+        3. Look into the ledger: if the epoch is committed, stop without fencing anybody.
+        4. Fence out every other committer. Transactions that one left open end now.
+        5. Read the ledger, and decide. From here on no other committer can move it without
+           fencing out this one.
+        6. Send the rows, and the ledger's record last, to keep its time in doubt short.
+        7. Commit the transaction.
 
-        Steps 6 and 7 are done for each group of partitions, first for the one that leads. A
-        process that dies before 7 has changed nothing: the next one's step 4 aborts what it left,
-        and so does the broker when the time is up.
+        Steps 6 and 7 are done for each group of partitions, first for the leading group 0. A
+        process that dies before 7 has changed nothing: the next committer's step 4 aborts its open
+        transaction, and so does the broker after its timeout.
 
-        Where groups of the source do not take their offsets, which go first, all is done again
-        without them, from step 3 on: with new producers, and by what the ledger says then.
+        If the offsets of the source's consumer groups are refused (they are sent first), all is
+        repeated without them, from step 3 on, with new producers and a new look at the ledger.
         """
         with self._reported(epoch):
             # Step 1.
@@ -214,7 +214,7 @@ class KafkaSink:
         """Steps 3 to 7 of ``commit``.
 
         Raises:
-            OffsetsRefused: Nothing is published yet, and can be without them.
+            OffsetsRefused: Nothing is published yet; retry without offsets.
         """
         with self._reader(cluster) as reader, ExitStack() as stack:
             # Step 3.
@@ -254,10 +254,10 @@ class KafkaSink:
                 for done in [pool.submit(publish, group) for group in groups if group]:
                     done.result()
 
-    # --- what was left behind ---------------------------------------------------------------------
+    # --- pending transactions ---------------------------------------------------------------------
 
     def pending_transactions(self) -> tuple[PendingTransaction, ...]:
-        """See ``Transactional``. Also those of groups that there once were."""
+        """See ``Transactional``. Includes groups of earlier, larger settings of ``instances``."""
         groups = range(max(self._options.instances, _GROUPS_LOOKED_FOR))
         identities = [self._identity(group) for group in groups]
         now = time.time()
@@ -281,7 +281,7 @@ class KafkaSink:
         if identity.rpartition(".")[0] != prefix:
             raise InvalidConfig(f"sink {self._sink_id}", f"{identity} is not one of its own")
         options = self._options
-        # Whoever comes with the same id ends what is open under it.
+        # Registering with the same id makes the coordinator end its open transaction.
         with TransactionalProducer(
             self._sink_id, identity, self._settings, options.limits
         ) as producer:
@@ -292,7 +292,7 @@ class KafkaSink:
     def _remaining(
         self, epoch: EpochNumber, entry: SinkEntry, standing: Standing, place: Place
     ) -> tuple[int, ...]:
-        """The groups that are to be committed.
+        """The groups that have yet to commit the epoch.
 
         Raises:
             LedgerMismatch: The epoch is not the next one.
@@ -311,11 +311,11 @@ class KafkaSink:
         return tuple(range(self._options.instances))
 
     def _require_new(self, cluster: Cluster, place: Place, ledger: LedgerReader) -> None:
-        """A ledger that was lost must not pass for that of a new sink.
+        """Check that a sink without a ledger record is new, and did not lose its ledger.
 
         Raises:
             Unwritable: The end of the topic has messages of this sink already.
-            FencedOut: They came meanwhile, from another committer.
+            FencedOut: Another committer sent them after the ledger was read.
         """
         own = (SINK_HEADER, self._name.encode())
         for partition in range(place.partitions):
@@ -325,7 +325,7 @@ class KafkaSink:
                 if not any(own in (message.headers() or ()) for message in reader.news(end)):
                     continue
             if ledger.look(_PATIENCE_FOR_OTHERS).leader is not None:
-                # Messages and record came with one commit, after the ledger was read here.
+                # Another committer's commit brought messages and record, after step 5.
                 raise FencedOut(self._sink_id, "it has committed the sink's first epoch")
             raise Unwritable(
                 f"topic `{place.topic}` holds epochs of this sink, and its ledger in topic"
@@ -334,7 +334,7 @@ class KafkaSink:
             )
 
     def _cut(self, epoch: EpochNumber, standing: Standing, place: Place) -> Cut:
-        """How the epoch is cut: as its leader has done it, if that is there."""
+        """How the epoch is split: as in the leader's record, if the leader has committed it."""
         leader = standing.leader
         if leader is not None and leader.epoch == epoch:
             return Cut(leader.previous, leader.instances, leader.partitions)
@@ -369,7 +369,7 @@ class KafkaSink:
         ]
         producer.begin(epoch)
         for consumer_group, positions in offsets.items():
-            # First: nothing is sent yet if it does not work, and of no group.
+            # Offsets go first: if they are refused, no group has sent anything yet.
             producer.send_offsets(consumer_group, positions)
         writer: Writer | None = None
         row = 0
@@ -389,7 +389,7 @@ class KafkaSink:
         producer.commit()
 
     def _offsets(self, cluster: Cluster, staged: StagedOutput) -> dict[str, list[TopicPartition]]:
-        """Where groups of this cluster stand after the epoch."""
+        """The source's offsets after the epoch, by consumer group, for groups of this cluster."""
         found: dict[str, list[TopicPartition]] = {}
         if not staged.offsets:
             return found
@@ -415,7 +415,7 @@ class KafkaSink:
     def _producer(self, group: int, place: Place) -> TransactionalProducer:
         settings = dict(self._settings)
         if place.largest is not None and place.largest < _BATCH_BYTES:
-            # A topic refuses what is too large as a whole, however small its messages are.
+            # The topic's limit also applies to a batch as a whole.
             settings.setdefault("batch.size", str(place.largest))
         return TransactionalProducer(
             self._sink_id,
@@ -426,7 +426,7 @@ class KafkaSink:
 
     @property
     def _name(self) -> str:
-        """What its messages say they are from."""
+        """The sink's name in the headers of its messages."""
         return f"{self._pipeline}/{self._sink_id}"
 
     def _identity(self, group: int) -> str:
@@ -434,7 +434,7 @@ class KafkaSink:
 
     @contextmanager
     def _reported(self, epoch: EpochNumber) -> Iterator[None]:
-        """Errors under their names. The transaction is aborted by then."""
+        """Translate ``Unwritable`` to ``WriteFailed``. The transaction is aborted by then."""
         try:
             yield
         except Unwritable as problem:

@@ -1,4 +1,4 @@
-"""The topics of a sink: that they are there, and are still the ones that hold its epochs."""
+"""Find, check and create the output and ledger topics of a Kafka sink."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _LOOK_SECONDS: Final = 0.05
 
 
 class SinkTopics:
-    """The output and the ledger."""
+    """The output and the ledger topic of a sink."""
 
     def __init__(self, sink_id: SinkId, options: KafkaSinkOptions, cluster: Cluster) -> None:
-        """Describe them; nobody is asked anything yet."""
+        """Describe the topics. No request is sent yet."""
         self._sink_id = sink_id
         self._options = options
         self._cluster = cluster
 
     def find(self) -> tuple[Topic | None, Topic | None]:
-        """The output and the ledger, as far as they are there.
+        """The output and the ledger topic; None for one that does not exist.
 
         Raises:
             SinkUnavailable, AuthFailed: The cluster cannot be asked.
@@ -35,10 +35,10 @@ class SinkTopics:
         return found.get(names[0]), found.get(names[1])
 
     def place(self) -> Place:
-        """Where to write; what is missing is made, if that is allowed.
+        """The topics to write to; creates missing ones, if that is allowed.
 
         Raises:
-            Unwritable: A topic is missing, or cannot be made.
+            Unwritable: A topic is missing, or cannot be created.
             SinkUnavailable, AuthFailed: The cluster cannot be asked.
         """
         output, ledger = self.find()
@@ -56,13 +56,13 @@ class SinkTopics:
         )
 
     def check(self) -> Place | None:
-        """Find out whether there is a place to write, or could be. Makes nothing.
+        """Check that the topics exist, or could be created. Creates nothing.
 
         Returns:
-            The place; None while a topic is yet to be made.
+            The place; None if a topic is yet to be created.
 
         Raises:
-            Unwritable: A topic is missing and cannot be made, or the ledger would not last.
+            Unwritable: A topic is missing and cannot be created, or the ledger is not compacted.
             SinkUnavailable, AuthFailed: The cluster cannot be asked.
         """
         output, ledger = self.find()
@@ -74,10 +74,10 @@ class SinkTopics:
         return None
 
     def _check_ledger(self) -> None:
-        """A ledger that deletes what is old would one day pass for a new one.
+        """Refuse a ledger topic that deletes old records: the sink would look like a new one.
 
         Raises:
-            Unwritable: It does.
+            Unwritable: The topic's cleanup policy is not ``compact``.
         """
         policy = self._cluster.config_of(self._options.ledger_topic).get("cleanup.policy")
         if policy is not None and policy != "compact":
@@ -108,7 +108,7 @@ class SinkTopics:
                 raise Unwritable(f"topic `{name}` cannot be made: {problem}")
 
     def _wait_for_both(self) -> tuple[Topic, Topic]:
-        """A topic is known to every broker a moment after it is made."""
+        """Wait until both topics are visible: a new one is not known to every broker at once."""
         deadline = time.monotonic() + self._options.limits.connect
         while True:
             output, ledger = self.find()

@@ -1,1 +1,1 @@
-"""Publishing into a table of a MySQL or MariaDB database."""
+"""A sink that publishes into a table of a MySQL or MariaDB database."""

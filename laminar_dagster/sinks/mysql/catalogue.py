@@ -1,4 +1,4 @@
-"""What the server's catalogue says of a table."""
+"""Read a table's columns, indexes and privileges from MySQL's catalogue."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _UNIQUE: Final = """
 _TABLES: Final = ("BASE TABLE", "SYSTEM VERSIONED")
 _GENERATED: Final = re.compile(r"\b(VIRTUAL|STORED|PERSISTENT) GENERATED", re.IGNORECASE)
 
-# A right is asked for with a statement that the server would refuse anyway, after it has looked
-# at the rights: the same column twice. So nothing is made, and roles and wildcards count.
+# A privilege is tested with a statement that the server refuses after it has checked privileges: a
+# duplicate column. So nothing is created, and roles and wildcards are taken into account.
 _TWICE: Final = 1060
-# Somebody else made the table a moment before.
+# The table exists: another committer created it a moment before.
 _THERE: Final = 1050
 _DENIED: Final = (1044, 1142, 1227)
 
@@ -49,8 +49,8 @@ class ExistingColumn:
     Attributes:
         is_required: Whether an insert must name it.
         is_generated: Whether the server computes it.
-        is_numbered: Whether the server gives it the next number.
-        rights: Of select, insert and update, those that this account has.
+        is_numbered: Whether it is ``AUTO_INCREMENT``.
+        rights: This account's privileges on the column, such as select, insert and update.
     """
 
     name: str
@@ -66,7 +66,7 @@ class UniqueIndex:
     """Columns that are unique together.
 
     Attributes:
-        is_whole: Whether they are compared whole, not by their beginnings or by an expression.
+        is_whole: Whether it indexes whole values, not prefixes or expressions.
     """
 
     name: str
@@ -76,10 +76,10 @@ class UniqueIndex:
 
 @dataclass(frozen=True, slots=True)
 class ExistingTable:
-    """A table that is there.
+    """An existing table.
 
     Attributes:
-        columns: By name, in lower case: the server does not tell them apart by case.
+        columns: By case-folded name: MySQL's column names are case-insensitive.
     """
 
     columns: dict[str, ExistingColumn]
@@ -91,16 +91,16 @@ class ExistingTable:
 
 
 def engine_of(session: Session, table: str) -> str | None:
-    """What keeps the rows of a table; None if there is no such table."""
+    """The storage engine of a table; None if there is no such table."""
     found = _row_of(session, table)
     return None if found is None else str(found[2])
 
 
 def require_transactions(table: str, engine: str) -> None:
-    """Rows of another engine stay when a transaction is rolled back.
+    """Refuse engines other than InnoDB, whose rows are not rolled back with the transaction.
 
     Raises:
-        Unwritable: The table has another.
+        Unwritable: The table has another engine.
     """
     if engine.lower() != "innodb":
         raise Unwritable(
@@ -110,7 +110,7 @@ def require_transactions(table: str, engine: str) -> None:
 
 
 def has_table(session: Session, table: str) -> bool:
-    """Whether there is a table, or something else of its name."""
+    """Whether a table or a view of that name exists."""
     return _row_of(session, table) is not None
 
 
@@ -118,7 +118,7 @@ def look_up(session: Session, table: str) -> ExistingTable | None:
     """Describe a table, or None when there is none.
 
     Raises:
-        Unwritable: The name belongs to something that cannot hold epochs.
+        Unwritable: The name is a view's, or the table has no transactions.
     """
     found = _row_of(session, table)
     if found is None:
@@ -143,17 +143,17 @@ def look_up(session: Session, table: str) -> ExistingTable | None:
 
 
 def may_create(session: Session, table: str) -> bool:
-    """Whether this account may make a table. Ends a transaction; makes nothing."""
+    """Whether this account may create a table. Commits an open transaction; creates nothing."""
     return _may(session, f"CREATE TABLE {quoted(table)} (x int, x int)")
 
 
 def may_make_temporary(session: Session, table: str) -> bool:
-    """Whether this account may make a temporary table. Makes nothing."""
+    """Whether this account may create a temporary table. Creates nothing."""
     return _may(session, f"CREATE TEMPORARY TABLE {quoted(table)} (x int, x int)")
 
 
 def may_alter(session: Session, table: str) -> bool:
-    """Whether this account may add columns. Ends a transaction; changes nothing."""
+    """Whether this account may add columns. Commits an open transaction; changes nothing."""
     return _may(session, f"ALTER TABLE {quoted(table)} ADD _laminar int, ADD _laminar int")
 
 
@@ -174,7 +174,7 @@ def _may(session: Session, statement: str) -> bool:
 
 
 def _row_of(session: Session, table: str) -> tuple[Any, ...] | None:
-    """Names of tables may compare without regard to case where they are not equal."""
+    """The catalogue's row of a table. An exact name wins where names are case-insensitive."""
     rows = session.run(_TABLE, [table]).rows
     exact = [row for row in rows if row[0] == table]
     return next(iter(exact or rows), None)

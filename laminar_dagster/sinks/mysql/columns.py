@@ -1,6 +1,6 @@
-"""How MySQL holds the columns of a view.
+"""Map the columns of a view to MySQL columns.
 
-| Arrow | a column made for it | other columns that take it |
+| Arrow | the column created for it | other columns accepted for it |
 |---|---|---|
 | int8, int16, int32, int64 | tinyint, smallint, int, bigint | wider ones, decimal, double, float |
 | uint8, uint16, uint32, uint64 | the same, unsigned | wider ones, decimal, double, float |
@@ -17,10 +17,10 @@
 | duration | bigint, of its unit | decimal |
 | list, struct, map | json | text, varchar; see ``sinks.documents`` |
 
-A column takes only types of which it can hold every value as it is. What the server would round,
-pad or cut in silence is refused. Texts go to columns of ``utf8mb4`` only. Nanoseconds are taken if
-they are whole microseconds. MySQL has neither NaN nor infinities. A ``float`` holds what it is
-given, but the server shows six digits of it, so none is made.
+A column is accepted only for types whose every value it holds unchanged. Values that the server
+would silently round, pad or truncate are refused. Strings need columns of ``utf8mb4``. Nanoseconds
+are accepted if they are whole microseconds. MySQL has neither NaN nor infinities. A ``float``
+stores values exactly, but the server displays six digits, so none is created.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from laminar_dagster.sinks.mysql.texts import Encode, Form
 
 _BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _MADE_BITS: Final = {8: "tinyint", 16: "smallint", 32: "int", 64: "bigint"}
-# Whole numbers up to here are all there.
+# The bits of integers that are represented exactly.
 _MANTISSA: Final = {"float": 24, "double": 53}
 _TEXTS: Final = frozenset({"tinytext", "text", "mediumtext", "longtext"})
 _BLOBS: Final = frozenset({"tinyblob", "blob", "mediumblob", "longblob"})
@@ -52,11 +52,11 @@ class ColumnType:
     """The type of a table's column.
 
     Attributes:
-        name: As the catalogue spells it: ``bigint``.
-        shown: As SQL spells it: ``bigint(20) unsigned``.
-        length: In characters.
-        octets: In bytes.
-        fraction: Digits of a second.
+        name: The catalogue's name of the type: ``bigint``.
+        shown: The SQL of the type: ``bigint(20) unsigned``.
+        length: The maximum length in characters.
+        octets: The maximum length in bytes.
+        fraction: The digits of fractional seconds.
     """
 
     name: str
@@ -73,17 +73,17 @@ class ColumnType:
 
     @property
     def is_text(self) -> bool:
-        """Whether it holds characters that are compared by a collation."""
+        """Whether it is a string type, compared by a collation."""
         return self.name in ("varchar", "char") or self.name in _TEXTS
 
 
 @dataclass(frozen=True, slots=True)
 class MysqlColumn:
-    """A column of the view, and the one of the table that it goes to.
+    """A column of the view, and the table's column that it is written to.
 
     Attributes:
-        encode: Its values as texts or bytes; nulls stay null.
-        form: What these have to go through to stand in a statement or a stream.
+        encode: Converts its values to texts or bytes; nulls stay null.
+        form: How these are quoted or escaped in a statement or a stream.
     """
 
     name: str
@@ -98,10 +98,10 @@ def type_for(field: pa.Field, key_length: int | None = None) -> ColumnType:
 
     Args:
         field: A column of the view.
-        key_length: The characters, or bytes, that it may have as part of a key; None if it is not.
+        key_length: The maximum characters, or bytes, of a key column; None if it is no key column.
 
     Raises:
-        Unwritable: MySQL has none for it.
+        Unwritable: MySQL has no type for the column.
     """
     types, kind = pa.types, _plain(field.type)
     if types.is_boolean(kind):
@@ -140,10 +140,10 @@ def type_for(field: pa.Field, key_length: int | None = None) -> ColumnType:
 
 
 def encoder_for(field: pa.Field, target: ColumnType) -> tuple[Encode, Form] | None:
-    """How the values of a view's column are sent to one of the table; None if they do not fit.
+    """How a view's column is written to a table's column; None if its values do not fit.
 
     Raises:
-        Unwritable: MySQL has no form for the type at all.
+        Unwritable: MySQL has no type for the view's column at all.
     """
     kind = _plain(field.type)
     type_for(field)
@@ -154,7 +154,7 @@ def encoder_for(field: pa.Field, target: ColumnType) -> tuple[Encode, Form] | No
 
     def encode(array: pa.Array) -> pa.Array:
         if not target.is_nullable:
-            # For some types the server takes a null for "now" or "the next number".
+            # The server would replace a null with the current time or the next AUTO_INCREMENT.
             values.refuse_nulls(array)
         return inner(array.cast(kind) if pa.types.is_dictionary(array.type) else array)
 
@@ -162,7 +162,7 @@ def encoder_for(field: pa.Field, target: ColumnType) -> tuple[Encode, Form] | No
 
 
 def without_final_spaces(encode: Encode) -> Encode:
-    """For a column whose collation takes a text and the same with spaces after it for one."""
+    """Wrap an encoder for a key column whose collation ignores trailing spaces: refuse them."""
 
     def encode_key(array: pa.Array) -> pa.Array:
         return values.refuse_final_spaces(
@@ -260,7 +260,7 @@ def _bytes(kind: pa.DataType, target: ColumnType) -> tuple[Encode, Form] | None:
     octets = target.octets
     if target.name == "binary":
         if not pa.types.is_fixed_size_binary(kind) or kind.byte_width != octets:
-            # It is filled up with zeros.
+            # A `binary` column pads shorter values with zeros.
             return None
     elif target.name != "varbinary" and target.name not in _BLOBS:
         return None

@@ -1,4 +1,4 @@
-"""What a server must be like to publish into, and what holds in a session there."""
+"""Settings of a session, and requirements on the server's configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pymysql
 from laminar_dagster.clients.mysql.session import Session
 from laminar_dagster.sinks.changes import Unwritable
 
-# A key of 0 must not become the next free number, and nothing may be cut, rounded or replaced.
+# Errors instead of truncated or replaced values; a key of 0 must not become the next
+# AUTO_INCREMENT.
 _SQL_MODE: Final = (
     "STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
     "NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO"
@@ -21,34 +22,34 @@ _FACTS: Final = """
            @@session.max_allowed_packet, @@global.innodb_flush_log_at_trx_commit,
            @@global.log_bin, @@global.sync_binlog
 """
-# The one that tells all texts apart, a trailing space too: MariaDB's, and MySQL's.
+# Collations that distinguish all strings, trailing spaces too: MariaDB's and MySQL's.
 _COLLATIONS: Final = """
     SELECT COLLATION_NAME FROM information_schema.COLLATIONS
     WHERE COLLATION_NAME IN ('utf8mb4_nopad_bin', 'utf8mb4_0900_bin')
     ORDER BY COLLATION_NAME DESC LIMIT 1
 """
-# The level is named, since a server may have another default: under a stricter one, gaps are
-# locked as well, and sinks of one database would be in each other's way.
+# Set the isolation level, since a server may default to a stricter one: that locks gaps too, and
+# sinks of one database would block each other.
 _ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
 
-# The server gives up first, where it can, and then says why.
+# How much longer the client waits than the server, whose own time-out says what happened.
 _UNTIL_THE_SERVER_SPEAKS: Final = 30.0
 
 
 class ReadOnly(pymysql.err.OperationalError):
-    """The server takes no writes."""
+    """The server is read-only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds after which something is given up.
+    """Time-outs in seconds.
 
     Attributes:
         lock: To wait for a lock.
         statement: For one statement. Statements are bounded in size, so this does not bound an
             epoch.
-        idle: Without a word from us inside a session, such as while a file is read. It ends the
-            transaction of a writer that was stopped.
+        idle: Between statements of a session, such as while a file is read. After it, the server
+            ends the transaction of a suspended writer.
         commit: To wait for the answer to a COMMIT.
     """
 
@@ -60,12 +61,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a server is like.
+    """A server's version and configuration.
 
     Attributes:
-        takes_streams: Whether rows can be loaded from a stream.
-        packet: The bytes of the longest statement.
-        collation: What new text columns are compared by; empty if it knows none that will do.
+        takes_streams: Whether it allows ``LOAD DATA LOCAL``.
+        packet: The maximum size of a statement in bytes.
+        collation: The collation for new text columns; empty if the server has no suitable one.
     """
 
     is_mariadb: bool
@@ -77,19 +78,19 @@ class Facts:
     sync_binlog: int
 
     def check_recent(self) -> None:
-        """Without a collation that tells all texts apart, keys could be mixed up.
+        """Refuse a server without a collation that distinguishes all keys.
 
         Raises:
-            Unwritable: There is none.
+            Unwritable: There is no such collation.
         """
         if not self.collation:
             raise Unwritable("the server is older than MySQL 8.0.17 and MariaDB 10.2")
 
     def check_durable(self) -> None:
-        """An epoch that a crash of the server takes back would be a gap.
+        """Refuse a server whose crash could lose a committed epoch.
 
         Raises:
-            Unwritable: It could be.
+            Unwritable: The server does not flush its logs at each commit.
         """
         if self.flush != 1:
             setting, value = "innodb_flush_log_at_trx_commit", self.flush
@@ -104,10 +105,10 @@ class Facts:
 
 
 def prepare(session: Session, limits: Limits) -> Facts:
-    """Set what holds in a session, and find out what the server is like.
+    """Set the session's variables, and read the server's configuration.
 
     Raises:
-        ReadOnly: It takes no writes.
+        ReadOnly: The server is read-only.
         pymysql.Error: The connection is lost.
     """
     ((version, *read_only, streams, packet, flush, binlog, sync),) = session.run(_FACTS).rows
@@ -118,12 +119,12 @@ def prepare(session: Session, limits: Limits) -> Facts:
     settings = {
         "sql_mode": _SQL_MODE,
         "time_zone": "+00:00",
-        # Errors are read by people who read the rest of them in English.
+        # Messages in English, like those of this project, whatever the server's language.
         "lc_messages": "en_US",
         "innodb_lock_wait_timeout": _whole(limits.lock),
         "lock_wait_timeout": _whole(limits.lock),
         "wait_timeout": _whole(limits.idle),
-        # While rows are streamed, the server waits no longer for the next ones.
+        # How long the server waits for more rows of a stream.
         "net_read_timeout": _whole(limits.idle),
         "net_write_timeout": _whole(limits.idle),
         "completion_type": 0,
@@ -135,12 +136,12 @@ def prepare(session: Session, limits: Limits) -> Facts:
     }
     if is_mariadb:
         settings |= {"max_statement_time": limits.statement, "check_constraint_checks": 1}
-        # MySQL keeps more, and lets nobody say how many who may not set everything.
+        # Not in MySQL: its default is larger, and setting it needs a privilege.
         settings |= {"max_error_count": 64}
     names = ", ".join(f"SESSION {name} = %s" for name in settings)
     session.run(f"SET {names}", [*settings.values()])
     session.run(_ISOLATION)
-    # MySQL has no limit for statements that write: there, this one ends them.
+    # A client-side time-out: MySQL has no time limit for statements that write.
     session.limit(max(limits.lock, limits.statement) + _UNTIL_THE_SERVER_SPEAKS)
     return Facts(
         is_mariadb=is_mariadb,
@@ -154,5 +155,5 @@ def prepare(session: Session, limits: Limits) -> Facts:
 
 
 def _whole(seconds: float) -> int:
-    # The server counts in whole seconds, and takes none for no waiting at all.
+    # The server counts in whole seconds, and 0 would mean not to wait at all.
     return max(1, math.ceil(seconds))

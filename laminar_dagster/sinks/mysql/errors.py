@@ -1,4 +1,4 @@
-"""MySQL's errors as errors of this project, by their numbers."""
+"""Error translation: from MySQL's errors to this project's, by their numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from laminar_dagster.core.errors import (
 )
 from laminar_dagster.core.ids import EpochNumber, SinkId
 
-# To a COMMIT, these say that it did not happen: a conflict that was found before it.
+# As a reply to COMMIT, these errors are raised before it, so the transaction was rolled back.
 _ROLLED_BACK: Final = frozenset({1205, 1213, 1290, 1792, 1836})
 _HELP: Final = {
     1048: "fill it in the view, or allow nulls in the table",
@@ -37,7 +37,7 @@ _HELP: Final = {
     1451: "the rows that refer to it must go first",
     1452: "the row it refers to must be there first",
     1526: "make a partition for it",
-    # What a server with GTIDs says of rows that could not be rolled back.
+    # From a server with GTIDs, for a table without transactions.
     1785: "the table must have transactions; ALTER TABLE … ENGINE = InnoDB",
     3819: "change the view, or the constraint",
     4025: "change the view, or the constraint",
@@ -46,13 +46,13 @@ _ROW: Final = re.compile(r" at row (\d+)")
 
 
 def row_of(error: pymysql.Error) -> int | None:
-    """Which row of the statement is to blame, from 1, if the server says so."""
+    """The number of the failing row in the statement, from 1, if the message names it."""
     found = _ROW.search(message_of(error))
     return int(found[1]) if found else None
 
 
 def while_connecting(error: pymysql.Error, sink_id: SinkId, server: Server) -> LaminarError:
-    """No session was had."""
+    """The error to raise if connecting failed."""
     text = describe_connecting(error, server)
     if is_refusal_to_connect(error):
         return AuthFailed(_server_of(sink_id), text)
@@ -62,7 +62,7 @@ def while_connecting(error: pymysql.Error, sink_id: SinkId, server: Server) -> L
 
 
 def while_reading(error: pymysql.Error, sink_id: SinkId, server: Server) -> LaminarError:
-    """A statement that only reads failed."""
+    """The error to raise if a read-only statement failed."""
     reason = describe(error, server)
     if is_refusal(error):
         return AuthFailed(_server_of(sink_id), reason)
@@ -74,7 +74,7 @@ def while_reading(error: pymysql.Error, sink_id: SinkId, server: Server) -> Lami
 def before_commit(
     error: pymysql.Error, sink_id: SinkId, epoch: EpochNumber, server: Server
 ) -> LaminarError:
-    """An error before the COMMIT was sent: the server rolls back, so nothing is published."""
+    """The error to raise before COMMIT was sent: the server rolls back, nothing is published."""
     reason = describe(error, server)
     if is_lost(error):
         return ConnectionLost(sink_id, reason)
@@ -88,13 +88,13 @@ def before_commit(
 def is_rolled_back(error: pymysql.Error) -> bool:
     """Whether the server's reply to a COMMIT says that it did not happen.
 
-    Of any other error it is not certain: a shutdown or a time-out may come after the commit.
+    After any other error the outcome is unknown: a shutdown or time-out may follow the commit.
     """
     return code_of(error) in _ROLLED_BACK
 
 
 def describe(error: pymysql.Error, server: Server) -> str:
-    """What happened, the row to blame if it is known, and what to do about a write."""
+    """The error's text, the failing row if it is known, and advice for a failed write."""
     return meanings.describe(error, server, _HELP)
 
 

@@ -1,7 +1,7 @@
-"""The table that holds how far each sink of a database is.
+"""The ledger table of the MySQL sinks of a database, with a row per sink.
 
-A committer locks its row before it reads it. The first one of all has no row to lock, so it adds
-an empty one: another that does the same waits for it, and then sees what was written.
+A committer locks its sink's row before it reads it. A sink's first commit has no row to lock, so it
+inserts an empty one: a concurrent committer blocks on that, and then sees what was written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from laminar_dagster.sinks.ledger import LEDGER_TABLE, Standing, attested, stand
 from laminar_dagster.sinks.mysql.catalogue import engine_of, require_transactions
 from laminar_dagster.sinks.mysql.connection import Facts
 
-# Its name holds nothing that would have to be quoted.
+# The table's name needs no quoting.
 _CREATE: Final = """
     CREATE TABLE IF NOT EXISTS _laminar_ledger (
         pipeline      varchar(255) NOT NULL,
@@ -52,10 +52,10 @@ _NO_SUCH_TABLE: Final = 1146
 
 
 class Ledger:
-    """The row of one sink."""
+    """The ledger row of one sink."""
 
     def __init__(self, pipeline: PipelineName, sink_id: SinkId) -> None:
-        """Name it. Nothing is read."""
+        """Describe the row. Nothing is read."""
         self._row = (str(pipeline), str(sink_id))
 
     def read(self, session: Session) -> Standing:
@@ -63,15 +63,15 @@ class Ledger:
         return standing(self._row_by(session, _READ))
 
     def read_output(self, session: Session) -> Published | None:
-        """The last epoch, and the digest of what it put out."""
+        """The last epoch, and the digest of its output."""
         return attested(self._row_by(session, _READ_OUTPUT))
 
     def make(self, session: Session, facts: Facts) -> None:
-        """Make the table, if there is none. To be called outside of a transaction.
+        """Create the table if there is none. Call it outside of a transaction.
 
         Raises:
-            Unwritable: The one that is there could part from the rows.
-            pymysql.Error: It may not be made.
+            Unwritable: The existing table has no transactions, so it could differ from the rows.
+            pymysql.Error: The table may not be created.
         """
         engine = engine_of(session, LEDGER_TABLE)
         if engine is None:
@@ -81,15 +81,15 @@ class Ledger:
             require_transactions(LEDGER_TABLE, engine)
 
     def lock(self, session: Session) -> Standing:
-        """As ``read``, and nobody else can move it before the transaction ends."""
+        """Like ``read``, with the row locked until the transaction ends."""
         session.run(_ADD, self._row)
         return standing(next(iter(session.run(f"{_READ} FOR UPDATE", self._row).rows), None))
 
     def move(self, session: Session, epoch: EpochNumber, table: str | None, sha256: str) -> None:
-        """Set the row that is locked.
+        """Update the locked row.
 
         Raises:
-            Unwritable: Something took it away all the same.
+            Unwritable: Not exactly one row was updated, such as because of a trigger.
         """
         moved = session.run(_MOVE, (int(epoch), table, sha256, *self._row)).affected
         if moved != 1:
@@ -98,7 +98,7 @@ class Ledger:
             )
 
     def _row_by(self, session: Session, statement: str) -> Any:
-        """The sink's row; None also where there is no table yet."""
+        """The sink's row; None if there is no row, or no table yet."""
         try:
             return next(iter(session.run(statement, self._row).rows), None)
         except pymysql.ProgrammingError as error:

@@ -1,7 +1,7 @@
-"""Sending rows: streamed to a ``LOAD DATA LOCAL``, or in statements where that is forbidden.
+"""Send rows to a table: with ``LOAD DATA LOCAL``, or with ``INSERT`` where that is forbidden.
 
-A ``LOAD DATA LOCAL`` turns errors into warnings: it cuts what is too long, and leaves out rows
-that are refused. So any warning, and any row that is missing, is an error here.
+``LOAD DATA LOCAL`` turns errors into warnings: it truncates values that are too long, and skips
+rows that are refused. So any warning, and any missing row, is an error here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from laminar_dagster.sinks.portions import ahead, batches, check_count
 
 # Longer statements are no faster.
 _BYTES_PER_INSERT: Final = 4 * 2**20
-# What the protocol puts around a statement.
+# Room for what the protocol adds to a statement.
 _MARGIN: Final = 64
 _DIAGNOSE: Final = "GET DIAGNOSTICS CONDITION {} @laminar_row = ROW_NUMBER"
 
@@ -34,12 +34,12 @@ class Loader:
     """Sends rows into tables of a session."""
 
     def __init__(self, session: Session, facts: Facts, *, bulk: bool) -> None:
-        """Choose how.
+        """Choose between streaming and ``INSERT`` statements.
 
         Args:
-            session: In which a transaction will be.
-            facts: What its server is like.
-            bulk: Whether rows may be streamed, where the server takes that.
+            session: The session of the transaction.
+            facts: The server's configuration.
+            bulk: Whether to stream rows, if the server allows it.
         """
         self._session = session
         self._facts = facts
@@ -51,14 +51,14 @@ class Loader:
         """Send rows.
 
         Args:
-            table: Where to.
-            columns: Its columns.
-            rows: What to send; nothing is sent for none.
-            key: To name a row that is refused.
+            table: The table to insert into.
+            columns: The columns to write.
+            rows: The rows; if there are none, nothing is sent.
+            key: The columns that identify a refused row in the error; empty for all columns.
 
         Raises:
-            Unwritable: A value does not fit, or the table did not take every row.
-            pymysql.Error: The server refuses; a note tells which row, if it says so.
+            Unwritable: A value does not fit, or not every row was inserted.
+            pymysql.Error: The server refuses; a note names the row, if the server says which.
         """
         if not rows.num_rows:
             return
@@ -67,16 +67,16 @@ class Loader:
         check_count(send(table, columns, rows, names), rows.num_rows)
 
     def run(self, statement: str, rows: pa.Table, names: Sequence[str], start: int = 0) -> Answer:
-        """Execute a statement that writes rows which are known here.
+        """Execute a statement that writes known rows, and name the row in errors and warnings.
 
         Args:
             statement: Such as an ``INSERT``.
-            rows: What it writes, in this order.
-            names: The columns that tell a row.
-            start: Which of the rows it begins with.
+            rows: The rows that it writes, in this order.
+            names: The columns that identify a row in errors.
+            start: The index of the statement's first row in ``rows``.
 
         Raises:
-            pymysql.Error: The server refuses, or warns; a note tells which row, if it says so.
+            pymysql.Error: The server refuses or warns; a note names the row, if the server does.
         """
         try:
             done = self._session.run(statement)
@@ -107,7 +107,7 @@ class Loader:
     def _statements(
         self, head: int, columns: Sequence[MysqlColumn], rows: pa.Table, names: tuple[str, ...]
     ) -> Iterator[str]:
-        """Rows for one statement after the other, each no longer than the server takes."""
+        """The ``VALUES`` of each statement, none longer than the server's maximum."""
         longest = self._facts.packet - head - _MARGIN
         wanted = min(longest, _BYTES_PER_INSERT)
         place = 0
@@ -124,7 +124,7 @@ class Loader:
                         f" `max_allowed_packet` of {self._facts.packet}; raise it, in the row"
                         f" {show_row(rows, place + first, names)}"
                     )
-                # All of it is ASCII. The last comma is left out.
+                # The text is all ASCII. Drop the trailing comma.
                 yield str(data[offsets[first] : offsets[after] - 1], "ascii")
                 first = after
             place += last
@@ -135,7 +135,7 @@ class Loader:
         if not done.warnings:
             return
         warnings = self._session.run("SHOW WARNINGS").rows
-        # A note explains the warning after it, or is all there is.
+        # Prefer a warning to a note, which explains the warning after it or is all there is.
         place, (_, code, text) = next(
             ((place, row) for place, row in enumerate(warnings) if row[0] != "Note"),
             (0, warnings[0] if warnings else ("", 0, f"{done.warnings} warnings")),
@@ -152,13 +152,13 @@ class Loader:
         start: int,
         condition: int = 1,
     ) -> None:
-        """Add the row to blame, if the server knows it."""
+        """Add a note with the failing row to an error, if the server names it."""
         number = self._diagnosed(condition) or row_of(error)
         if number and start + number <= rows.num_rows:
             error.add_note(f"in the row {show_row(rows, start + number - 1, names)}")
 
     def _diagnosed(self, condition: int) -> int | None:
-        """Which row it was that a condition arose in, from 1. Only MariaDB says so."""
+        """The number of the row, from 1, that raised a condition. Only MariaDB tells it."""
         if not self._facts.is_mariadb or not self._session.open:
             return None
         try:
@@ -170,7 +170,7 @@ class Loader:
 
 
 def _load_statement(table: str, columns: Sequence[MysqlColumn]) -> str:
-    """Bytes come as hexadecimal digits, and become bytes on the way into the table."""
+    """The ``LOAD DATA LOCAL`` statement; it decodes binary columns from hexadecimal digits."""
     places, changes = [], []
     for number, column in enumerate(columns):
         name = quoted(column.target)

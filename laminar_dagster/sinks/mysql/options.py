@@ -1,4 +1,4 @@
-"""The options of a MySQL sink, and what they describe."""
+"""The options of a MySQL sink."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DURABILITY: Final = ("strict", "relaxed")
 
 @dataclass(frozen=True, slots=True)
 class MysqlOptions:
-    """What a ``CREATE SINK`` says."""
+    """The options of a ``CREATE SINK`` for MySQL."""
 
     server: Server
     limits: Limits
@@ -32,7 +32,7 @@ class MysqlOptions:
 
 
 def read_options(table: SinkTable, project: Path) -> MysqlOptions:
-    """Take a sink's options.
+    """Parse a MySQL sink's options.
 
     Raises:
         InvalidConfig: Lists every mistake.

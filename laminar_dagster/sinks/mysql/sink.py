@@ -48,11 +48,11 @@ from laminar_dagster.sinks.staged_values import check_values
 
 
 class MysqlSink:
-    """Appends or upserts rows into one table; see ``columns`` for how types are held.
+    """Appends or upserts rows into one table; see ``columns`` for how types are mapped.
 
-    An epoch is one transaction that also moves the sink's row in the table ``_laminar_ledger``
-    of the same database, so the two cannot part. That row is locked before it is read, so
-    committers of one sink queue. Every call opens a session of its own and closes it; threads may
+    An epoch is one transaction that also updates the sink's row in the table ``_laminar_ledger``
+    of the same database, so rows and ledger change atomically. That row is locked before it is
+    read, so committers of one sink queue. Every call opens and closes its own session; threads may
     share a sink.
     """
 
@@ -74,21 +74,21 @@ class MysqlSink:
         """Describe the sink. Nothing is opened.
 
         Args:
-            sink_id: Its name within the pipeline.
-            pipeline: Whose ledger row to keep.
-            server: The database.
-            table: The table in it.
-            mode: Whether rows are added, or take the place of those with their key.
+            sink_id: The sink's name within the pipeline.
+            pipeline: The pipeline's name, part of the ledger row's key.
+            server: The server and database.
+            table: The table in the database.
+            mode: Whether rows are appended, or replace the rows with the same key.
             key: The columns of the view that identify a row in upsert mode.
-            create: Whether to make the table, and columns that the view gains.
+            create: Whether to create the table, and to add columns that the view gains.
             renamed: Names of the table's columns by those of the view, where they differ.
-            limits: When something is given up.
-            bulk: Whether to stream rows with ``LOAD DATA LOCAL``, where the server takes it.
-            durable: Whether to refuse a server that may forget a commit when it crashes.
+            limits: Time-outs.
+            bulk: Whether to stream rows with ``LOAD DATA LOCAL``, if the server allows it.
+            durable: Whether to refuse a server that may lose a commit when it crashes.
 
         Raises:
             InvalidConfig: Mode and key contradict each other, or the table cannot be written.
-            InvalidName: MySQL cannot hold one of the names.
+            InvalidName: MySQL does not allow one of the names.
         """
         where = f"sink {sink_id}"
         if problem := problem_with_key(mode, key):
@@ -138,7 +138,7 @@ class MysqlSink:
 
     @property
     def sink_id(self) -> SinkId:
-        """Its name within the pipeline."""
+        """The sink's name within the pipeline."""
         return self._sink_id
 
     @property
@@ -150,7 +150,7 @@ class MysqlSink:
 
     @property
     def targets(self) -> frozenset[str]:
-        """The table. Whether case counts in its name, only the server knows."""
+        """The table's address. Its case is kept: only the server knows whether case counts."""
         server = self._server
         place = f"{server.database}/{self._target.table}"
         return frozenset({f"mysql://{same_spelling(server.host, server.port)}/{place}"})
@@ -160,7 +160,7 @@ class MysqlSink:
         return f"MysqlSink({self._sink_id!r}, {self.address!r})"
 
     def ledger(self) -> EpochNumber | None:
-        """See ``Sink.ledger``. Makes no table."""
+        """See ``Sink.ledger``. Creates no table."""
         with self._connected() as (session, _), self._reading():
             return self._ledger.read(session)[0]
 
@@ -199,17 +199,17 @@ class MysqlSink:
         """See ``Sink.commit``.
 
         1. Read the ledger, and stop if the epoch is not the next one.
-        2. Make the ledger's table, if this is the first sink of the database.
-        3. Look at the table, make it or add columns if need be. To MySQL each of these is a
-           commit, so they come before the transaction; each can be repeated.
+        2. Create the ledger table, if this is the first sink of the database.
+        3. Look at the table, create it or add columns if need be. MySQL commits implicitly at such
+           DDL, so it comes before the transaction; it is idempotent.
         4. Lock the sink's row in the ledger, before it is read.
         5. Read it, and decide.
         6. Write the rows.
         7. Move the ledger.
-        8. Commit all of it.
+        8. Commit the transaction.
 
         A process that dies before 8 has published nothing: the server rolls back. One that is
-        stopped is rolled back when a limit has passed, and finds its connection closed.
+        suspended is rolled back after the idle time-out, and finds its connection closed.
         """
         with self._reported(epoch), self._connected() as (session, facts):
             self._check_server(facts)
@@ -271,7 +271,7 @@ class MysqlSink:
 
     def _send_commit(self, session: Session, facts: Facts, epoch: EpochNumber) -> None:
         if facts.is_mariadb:
-            # A commit that is cut short by a time-out would be in doubt.
+            # No time-out: a commit that it interrupts would have an unknown outcome.
             session.run("SET SESSION max_statement_time = 0")
         session.limit(self._limits.commit)
         try:

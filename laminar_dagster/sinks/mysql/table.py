@@ -1,4 +1,4 @@
-"""The table a MySQL sink writes to: whether it takes a view, and what must be done to it."""
+"""Match a view with the table of a MySQL sink: check it, and plan ``CREATE`` or ``ALTER``."""
 
 from __future__ import annotations
 
@@ -38,28 +38,27 @@ from laminar_dagster.sinks.mysql.columns import (
     without_final_spaces,
 )
 
-# Temporary tables for rows and keys that are not in the table yet. A real one of the same name
-# would be out of sight.
+# Temporary tables for an epoch's rows and keys. They hide permanent tables of the same name.
 STAGED_ROWS: Final = "_laminar_rows"
 STAGED_KEYS: Final = "_laminar_keys"
 
-# Of an index, in bytes. A character has four at most.
+# InnoDB's limit of an index, in bytes; a character has up to four. A part is limited too.
 _LONGEST_KEY: Final = 3072
 _LONGEST_PART: Final = 255
-# More than any number or time takes.
+# An upper bound on the bytes of a number or time.
 _FIXED_PART: Final = 40
-# Those that tell all texts apart, and those that see no difference in spaces at the end.
+# Collations that distinguish all strings, and one that ignores trailing spaces.
 _EXACT: Final = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
 _PADDED: Final = "utf8mb4_bin"
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How the columns of a view go into the table.
+    """How the columns of a view are written to the table.
 
     Attributes:
-        statement: What has to be done to the table first; None for nothing.
-        deletes: Whether rows may be deleted.
+        statement: The ``CREATE`` or ``ALTER`` to run first; None if none is needed.
+        deletes: Whether the view has retractions, so that rows may be deleted.
     """
 
     columns: tuple[MysqlColumn, ...]
@@ -68,17 +67,17 @@ class Fit:
 
 
 def fit(session: Session, target: Target, schema: pa.Schema, collation: str) -> Fit:
-    """Find out whether the table takes the columns, and how. Changes nothing.
+    """Match the columns with the table. Changes nothing.
 
     Args:
-        session: May be inside a transaction.
+        session: The session, which may be inside a transaction.
         target: The table.
-        schema: The columns.
-        collation: For new text columns.
+        schema: The columns of the view.
+        collation: The collation of new text columns.
 
     Raises:
-        Unwritable: It does not, and why.
-        InvalidName: A column's name is one that MySQL cannot hold.
+        Unwritable: The table cannot hold the columns; says why.
+        InvalidName: MySQL does not allow a column's name.
     """
     fields = columns_for(target, schema, identifier)
     deletes = bool(target.key) and WEIGHT in schema.names
@@ -99,12 +98,12 @@ def fit(session: Session, target: Target, schema: pa.Schema, collation: str) -> 
 
 
 def check_rights(session: Session, target: Target, found: Fit) -> None:
-    """Find out whether this account may do all that is needed. Changes nothing.
+    """Check that this account has all privileges that are needed. Changes nothing.
 
-    To be called outside of a transaction, which it would end.
+    Call it outside of a transaction, which it would commit.
 
     Raises:
-        Unwritable: It may not, and what to grant.
+        Unwritable: A privilege is missing; says what to grant.
     """
     table, statement = target.table, found.statement or ""
     is_new, grows = statement.startswith("CREATE"), statement.startswith("ALTER")
@@ -124,7 +123,7 @@ def check_rights(session: Session, target: Target, found: Fit) -> None:
 
 
 def _fitted(target: Target, existing: ExistingTable, field: pa.Field) -> MysqlColumn | None:
-    """The column as the table has it; None if it has none."""
+    """The existing column for a field; None if the table has none."""
     there = existing.column(target.name_of(field.name))
     if there is None:
         return None
@@ -176,7 +175,7 @@ def _check_granted(target: Target, existing: ExistingTable, columns: Sequence[My
 
 
 def _check_unique(target: Target, existing: ExistingTable, columns: Sequence[MysqlColumn]) -> None:
-    """The key must be unique, and nothing else may decide which row is replaced."""
+    """Check that the key is unique in the table, and that no other index can match in an upsert."""
     written = {column.target for column in columns}
     key = frozenset(column.target for column in columns if column.name in target.key)
     if not any(index.is_whole and index.columns == key for index in existing.unique):
@@ -191,8 +190,8 @@ def _check_unique(target: Target, existing: ExistingTable, columns: Sequence[Mys
         if column.is_numbered and column.name not in written
     }
     for index in existing.unique:
-        # Who meets in more columns than the key's meets in the key as well; and a number that
-        # the server gives is never there already.
+        # Rows that conflict in a superset of the key conflict in the key as well, and a generated
+        # AUTO_INCREMENT value never conflicts.
         if (index.is_whole and index.columns >= key) or index.columns & numbered:
             continue
         raise Unwritable(
@@ -227,7 +226,7 @@ def _new_table(
     ]
     if target.key:
         parts.append(f"PRIMARY KEY ({listed([target.name_of(name) for name in target.key])})")
-    # One that somebody else makes meanwhile is looked at again.
+    # IF NOT EXISTS: another committer may create it meanwhile; the table is then checked again.
     statement = (
         f"CREATE TABLE IF NOT EXISTS {quoted(target.table)} ({', '.join(parts)})"
         f" ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE {collation}"
@@ -236,7 +235,7 @@ def _new_table(
 
 
 def _key_lengths(target: Target, fields: Sequence[pa.Field]) -> dict[str, int]:
-    """How long each part of a new key may be whose length is not given by its type."""
+    """The maximum length of each string or binary column of a new key, to fit InnoDB's limit."""
     key = [field for field in fields if field.name in target.key]
     varying = [field.name for field in key if _varies(field.type)]
     if not varying:
@@ -251,6 +250,6 @@ def _varies(kind: pa.DataType) -> bool:
 
 
 def _declaration(column: MysqlColumn, collation: str) -> str:
-    # One of the few spellings that `type_for` has; nothing of it is foreign.
+    # No injection: `shown` is one of the texts that `type_for` makes.
     text = f" CHARACTER SET utf8mb4 COLLATE {collation}" if column.type.charset else ""
     return f"{quoted(column.target)} {column.type.shown}{text}"

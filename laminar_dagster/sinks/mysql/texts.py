@@ -1,7 +1,7 @@
-"""Rows as ``LOAD DATA`` reads them, and as ``INSERT`` does, assembled in columns.
+"""Format rows for ``LOAD DATA`` and for ``INSERT``, a column at a time.
 
-No value can be taken for something else: in a stream, what would end a field is escaped; in a
-statement, texts and bytes are hexadecimal digits, and all else is digits and signs in quotes.
+No value can be misread as syntax: in a stream, delimiters are escaped; in a statement, texts and
+bytes are hexadecimal digits, and all else is digits and signs in quotes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Encode = Callable[[pa.Array], pa.Array]
 
 
 class Form(Enum):
-    """What a column's values may hold."""
+    """What an encoded value may contain, which decides how it is quoted or escaped."""
 
     PLAIN = auto()
     """Digits, signs, letters and spaces of our own making."""
@@ -34,7 +34,7 @@ class Form(Enum):
     """Any bytes."""
 
 
-# How the stream is written, for the statement that reads it.
+# The stream's delimiters and escapes, for the ``LOAD DATA`` statement.
 STREAM_FORMAT: Final = (
     r"CHARACTER SET utf8mb4 FIELDS TERMINATED BY '\t' ENCLOSED BY '' ESCAPED BY '\\'"
     r" LINES TERMINATED BY '\n' STARTING BY ''"
@@ -49,10 +49,10 @@ _MOST: Final = 2**31 - 1
 def stream_of(
     columns: Sequence[MysqlColumn], batch: pa.RecordBatch, key: tuple[str, ...]
 ) -> memoryview:
-    """The rows of a batch for ``LOAD DATA``; bytes as hexadecimal digits.
+    """The rows of a batch for ``LOAD DATA``; binary values are hexadecimal digits.
 
     Raises:
-        Unwritable: A value does not fit; with a sample of the rows to blame.
+        Unwritable: A value does not fit; with a sample of the bad rows.
     """
     parts: list[pa.Array | pa.Scalar] = []
     for column in columns:
@@ -71,13 +71,13 @@ def stream_of(
 def tuples_of(
     columns: Sequence[MysqlColumn], batch: pa.RecordBatch, key: tuple[str, ...]
 ) -> tuple[npt.NDArray[np.int32], memoryview]:
-    """The rows of a batch as they stand behind ``VALUES``, each with a comma after it.
+    """The rows of a batch for the ``VALUES`` of an ``INSERT``, each with a trailing comma.
 
     Returns:
-        Where each row begins, and where the last one ends; and the bytes of all.
+        The offsets at which rows begin, with the end of the last one; and the bytes of all.
 
     Raises:
-        Unwritable: A value does not fit; with a sample of the rows to blame.
+        Unwritable: A value does not fit; with a sample of the bad rows.
     """
     parts: list[pa.Array | pa.Scalar] = [_binary(b"(")]
     for column in columns:
@@ -102,7 +102,7 @@ def _binary(value: bytes) -> pa.Scalar:
 
 
 def _data_of(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """The offsets of a BinaryArray, and the bytes that its values have together."""
+    """The offsets of a BinaryArray, and the concatenated bytes of its values."""
     _, offsets, data = array.buffers()
     place = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     whole = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)

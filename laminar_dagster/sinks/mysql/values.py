@@ -1,4 +1,4 @@
-"""Arrow values of each kind as MySQL reads them, a column at a time."""
+"""Convert Arrow arrays to the texts that MySQL parses, and refuse values it cannot hold."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from laminar_dagster.sinks.numbers import flags
 from laminar_dagster.sinks.times import counted
 
 _DAY: Final = 86_400_000_000
-# Of the years 1 and 9999, in days since 1970.
+# The first day of year 1 and the last of year 9999, in days since 1970.
 _FIRST_DAY: Final = -719_162
 _LAST_DAY: Final = 2_932_896
-# What a `timestamp` holds on every server: 1970-01-01 00:00:01 to 2038-01-19 03:14:07.
+# The range of a `timestamp` on every server: 1970-01-01 00:00:01 to 2038-01-19 03:14:07.
 _FIRST_MOMENT: Final = 1_000_000
 _LAST_MOMENT: Final = 2**31 * 1_000_000 - 1
 _OUT_OF_RANGE: Final = "are out of the range of MySQL's type"
 
 
 def as_text(array: pa.Array) -> pa.Array:
-    """Values as they are printed."""
+    """Values as Arrow prints them."""
     return array.cast(pa.string())
 
 
 def booleans(array: pa.Array) -> pa.Array:
-    """0 or 1."""
+    """Booleans as 0 or 1."""
     return array.cast(pa.uint8()).cast(pa.string())
 
 
 def durations(array: pa.Array) -> pa.Array:
-    """How many of its unit."""
+    """Durations as a number in their unit."""
     return array.cast(pa.int64()).cast(pa.string())
 
 
 def floats(array: pa.Array) -> pa.Array:
-    """The shortest text that is this very number, to a ``double`` too.
+    """The shortest text that a ``double`` parses to exactly this number.
 
     Raises:
-        BadValues: One is NaN or infinite.
+        BadValues: A value is NaN or infinite.
     """
     array = array.cast(pa.float64())
     refuse(flags(pc.invert(pc.is_finite(array))), "are NaN or infinite, which MySQL does not have")
@@ -50,10 +50,10 @@ def floats(array: pa.Array) -> pa.Array:
 
 
 def dates(array: pa.Array) -> pa.Array:
-    """Days.
+    """Dates.
 
     Raises:
-        BadValues: One is out of range.
+        BadValues: A date is out of range.
     """
     array = array.cast(pa.date32())
     days = numbers.numbers(array.cast(pa.int32()))
@@ -62,46 +62,46 @@ def dates(array: pa.Array) -> pa.Array:
 
 
 def datetimes(array: pa.Array) -> pa.Array:
-    """To the microsecond; Arrow keeps those with a zone in UTC.
+    """Timestamps for a ``datetime``, in microseconds; those with a zone in UTC.
 
     Raises:
-        BadValues: One is out of range, or no whole microsecond.
+        BadValues: A timestamp is out of range, or not a whole microsecond.
     """
     return _timed(array, pa.timestamp("us"), _FIRST_DAY * _DAY, (_LAST_DAY + 1) * _DAY - 1)
 
 
 def moments(array: pa.Array) -> pa.Array:
-    """For a ``timestamp``, which begins in 1970 and ends in 2038.
+    """Timestamps for a ``timestamp`` column, which holds the years 1970 to 2038.
 
     Raises:
-        BadValues: One is out of range, or no whole microsecond.
+        BadValues: A timestamp is out of range, or not a whole microsecond.
     """
     return _timed(array, pa.timestamp("us"), _FIRST_MOMENT, _LAST_MOMENT)
 
 
 def times(array: pa.Array) -> pa.Array:
-    """Of a day.
+    """Times of day.
 
     Raises:
-        BadValues: One is no whole microsecond, or not of a day.
+        BadValues: A time is not a whole microsecond, or not within a day.
     """
     return _timed(array, pa.time64("us"), 0, _DAY - 1)
 
 
 def of_length(array: pa.Array, length: int) -> pa.Array:
-    """Texts, if they have at most so many characters.
+    """Texts of at most ``length`` characters.
 
     Raises:
-        BadValues: One has more.
+        BadValues: A text is longer.
     """
     return numbers.of_length(array, length, exactly=False)
 
 
 def of_size(array: pa.Array, octets: int | None) -> pa.Array:
-    """Texts or bytes, if they have at most so many bytes.
+    """Texts or bytes of at most ``octets`` bytes.
 
     Raises:
-        BadValues: One has more.
+        BadValues: A value is longer.
     """
     if octets is not None:
         bad = pc.greater(pc.binary_length(array), octets)
@@ -110,20 +110,20 @@ def of_size(array: pa.Array, octets: int | None) -> pa.Array:
 
 
 def refuse_final_spaces(array: pa.Array, reason: str) -> pa.Array:
-    """Texts, if none of them ends with a space.
+    """Texts without trailing spaces.
 
     Raises:
-        BadValues: One does.
+        BadValues: A text ends with a space.
     """
     refuse(flags(pc.ends_with(array, " ")), reason)
     return array
 
 
 def refuse_nulls(array: pa.Array) -> None:
-    """Nothing but values.
+    """Refuse nulls.
 
     Raises:
-        BadValues: One is null.
+        BadValues: A value is null.
     """
     if array.null_count:
         refuse(flags(array.is_null()), "are null, which the table does not allow")

@@ -1,4 +1,4 @@
-"""Writing rows: appended at once, or staged and put by key."""
+"""Write rows to the table: append them directly, or stage them and upsert by key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from laminar_dagster.sinks.mysql.connection import Facts
 from laminar_dagster.sinks.mysql.loading import Loader
 from laminar_dagster.sinks.mysql.table import STAGED_KEYS, STAGED_ROWS, check_rights, fit
 
-# Somebody else made the table, or added the column, a moment before.
+# Another committer created the table, or added the column, a moment before.
 _THERE_ALREADY: Final = (1050, 1060)
 _ATTEMPTS: Final = 5
 
@@ -31,14 +31,14 @@ class RowWriter:
     def __init__(
         self, session: Session, target: Target, schema: pa.Schema, facts: Facts, *, bulk: bool
     ) -> None:
-        """Make sure that the table takes the columns; make it or add to it if that is allowed.
+        """Match the columns with the table; create it or add columns if that is allowed.
 
-        To be called before the transaction: to make a table is to commit. A process that dies
-        after it leaves an empty table, or empty columns, which the next one finds.
+        Call it before the transaction, since DDL commits implicitly. A process that dies after it
+        leaves an empty table, or empty columns, which the next one uses.
 
         Raises:
-            Unwritable: It does not, and why.
-            InvalidName: A column's name is one that MySQL cannot hold.
+            Unwritable: The table cannot hold the columns; says why.
+            InvalidName: MySQL does not allow a column's name.
         """
         self._session = session
         self._target = target
@@ -66,20 +66,20 @@ class RowWriter:
         raise Unwritable(f"table `{self._target.table}` is changed by others again and again")
 
     def hold(self) -> None:
-        """Keep others from changing the table until the transaction ends, and look again.
+        """Lock the table against DDL until the transaction ends, and check it again.
 
         Raises:
-            Unwritable: It was changed meanwhile, so that it does not take the columns any more.
+            Unwritable: It was changed meanwhile, so that it cannot hold the columns any more.
         """
         self._session.run(self._statements.hold())
         found = fit(self._session, self._target, self._schema, self._collation)
         assert found.statement is None, "what can be inserted into is there"
-        # The lengths to check may be others now.
+        # Use the new match: column lengths that encoders check may have changed.
         self._columns = found.columns
         self._statements = Statements(self._target, self._columns)
 
     def write(self, rows: pa.Table) -> None:
-        """Write rows on top of those before.
+        """Write rows, after those of earlier calls.
 
         Raises:
             Unwritable: A value, a key or a weight does not fit.
@@ -92,7 +92,7 @@ class RowWriter:
             self._loader.send(self._target.table, self._columns, changes.rows)
 
     def _put(self, changes: Changes) -> None:
-        """Apply one row of each key. No key is both put and deleted, so their order is free."""
+        """Upsert and delete, in either order: no key is in both, and each occurs once."""
         statements, key = self._statements, self._target.key
         if changes.deleted is not None and changes.deleted.num_rows:
             self._stage(STAGED_KEYS, statements.key_columns, changes.deleted)
@@ -102,7 +102,7 @@ class RowWriter:
             self._loader.run(statements.put(), changes.rows, key)
 
     def _stage(self, table: str, columns: Sequence[MysqlColumn], rows: pa.Table) -> None:
-        """Fill a temporary table. What was in it is taken out first, not after: that costs."""
+        """Fill a temporary table, emptied only before reuse: a delete after use would be wasted."""
         if table in self._filled:
             self._session.run(self._statements.clear(table))
         self._filled.add(table)
@@ -112,7 +112,7 @@ class RowWriter:
 def held_keys(
     session: Session, target: Target, columns: Sequence[MysqlColumn], keys: pa.Table, loader: Loader
 ) -> HeldKeys:
-    """Those of some keys that the table has a row of.
+    """The keys of which the table has a row.
 
     Raises:
         Unwritable: A key does not fit.
@@ -124,12 +124,12 @@ def held_keys(
 
 
 class Statements:
-    """What is sent to write rows."""
+    """The SQL statements that write rows."""
 
     def __init__(self, target: Target, columns: Sequence[MysqlColumn]) -> None:
-        """Prepare them for a table and its columns."""
+        """Prepare statements for a table and its columns."""
         self._columns = [column.target for column in columns]
-        # In the order of `key`, in which the rows to delete have their columns.
+        # In the order of `key`, like the columns of the keys to delete.
         by_name = {column.name: column for column in columns}
         self.key_columns = tuple(by_name[name] for name in target.key)
         self._key = [column.target for column in self.key_columns]
@@ -137,7 +137,7 @@ class Statements:
         self._table = quoted(target.table)
 
     def hold(self) -> str:
-        """Insert nothing. The right to insert is enough for it."""
+        """Insert no rows, to lock the table against DDL; needs only the INSERT privilege."""
         nothing = ", ".join(["NULL"] * len(self._columns))
         return (
             f"INSERT INTO {self._table} ({listed(self._columns)})"
@@ -149,7 +149,7 @@ class Statements:
         return self._like_table(STAGED_ROWS, self._columns), self.prepare_keys()
 
     def prepare_keys(self) -> str:
-        """The one for keys alone."""
+        """The temporary table for keys."""
         return self._like_table(STAGED_KEYS, self._key)
 
     def _like_table(self, name: str, columns: list[str]) -> str:
@@ -159,11 +159,11 @@ class Statements:
         )
 
     def put(self) -> str:
-        """The staged rows into the table; each takes the place of the one with its key.
+        """Upsert the staged rows into the table.
 
         Columns that the view does not have are left as they are.
         """
-        # A row that is all key is left as it is.
+        # If all columns are key columns, update a key column to itself: the syntax wants one.
         source = "staged" if self._others else self._table
         changes = ", ".join(
             f"{self._table}.{quoted(name)} = {source}.{quoted(name)}"
@@ -177,11 +177,11 @@ class Statements:
         )
 
     def delete(self) -> str:
-        """The rows of the staged keys out of the table."""
+        """Delete the rows of the staged keys from the table."""
         return f"DELETE target FROM {self._staged_keys_in_table()}"
 
     def search(self) -> str:
-        """How many of the staged keys have a row in the table, and one of them."""
+        """Count the staged keys that have a row in the table, and select one of them."""
         names = ", ".join(f"gone.{quoted(name)}" for name in self._key)
         return f"SELECT count(*) OVER (), {names} FROM {self._staged_keys_in_table()} LIMIT 1"
 
@@ -190,5 +190,5 @@ class Statements:
         return f"{self._table} AS target JOIN {quoted(STAGED_KEYS)} AS gone ON {matches}"
 
     def clear(self, table: str) -> str:
-        """Empty a temporary table for more. To truncate it would be to commit."""
+        """Empty a temporary table. Not with TRUNCATE, which would commit the transaction."""
         return f"DELETE FROM {quoted(table)}"

@@ -1,1 +1,1 @@
-"""Publishing into a table of a PostgreSQL database."""
+"""A sink that publishes into a table of a PostgreSQL database."""

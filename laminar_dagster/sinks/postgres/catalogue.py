@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalogue says of a table."""
+"""Read a table's columns, indexes and privileges from PostgreSQL's catalogue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TABLE: Final = sql.SQL("""
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relname = %s
 """)
-# A domain is followed down to the type it is made from.
+# Domains are resolved to their base types.
 _COLUMNS: Final = sql.SQL("""
     WITH RECURSIVE base AS (
         SELECT attnum, atttypid AS type, atttypmod AS modifier
@@ -53,7 +53,7 @@ _COLUMNS: Final = sql.SQL("""
     JOIN pg_catalog.pg_attribute a ON a.attrelid = %(table)s AND a.attnum = base.attnum
     ORDER BY a.attnum
 """)
-# Those that ON CONFLICT can rely on.
+# Unique indexes that ON CONFLICT can use: valid, immediate, not partial, without expressions.
 _UNIQUE: Final = sql.SQL("""
     SELECT ARRAY(
         SELECT a.attname::text FROM pg_catalog.pg_attribute a
@@ -86,7 +86,7 @@ _OTHERS: Final = {
     "I": "an index",
     "c": "a type",
     "t": "a TOAST table",
-    # Its server commits by itself, so an epoch could be there and its ledger not.
+    # A foreign server commits on its own, so rows and ledger would not be atomic.
     "f": "a foreign table, which is not committed together with its ledger",
 }
 
@@ -98,7 +98,7 @@ class ExistingColumn:
     Attributes:
         is_required: Whether an insert must name it.
         is_generated: Whether the server computes it.
-        is_folding: Whether its collation takes different texts for one.
+        is_folding: Whether its collation treats different texts as equal.
     """
 
     name: str
@@ -113,8 +113,8 @@ class UniqueColumns:
     """Columns that are unique together.
 
     Attributes:
-        folding: Those of them that the index compares by a collation which takes different texts
-            for one.
+        folding: The columns for which the index has a collation that treats different texts as
+            equal.
     """
 
     columns: frozenset[str]
@@ -123,13 +123,13 @@ class UniqueColumns:
 
 @dataclass(frozen=True, slots=True)
 class ExistingTable:
-    """A table that is there.
+    """An existing table.
 
     Attributes:
-        columns: By name.
-        unique: All that is unique in it.
-        rights: Of INSERT, SELECT, UPDATE and DELETE, those that this role has.
-        is_ours: Whether this role may change what it looks like.
+        columns: The columns by name.
+        unique: The unique indexes that ON CONFLICT can use.
+        rights: This role's privileges among INSERT, SELECT, UPDATE and DELETE.
+        is_ours: Whether this role owns the table, so that it may alter it.
     """
 
     columns: dict[str, ExistingColumn]
@@ -138,7 +138,7 @@ class ExistingTable:
     is_ours: bool
 
     def column(self, name: str) -> ExistingColumn | None:
-        """The column of a name, or else the only one that differs in nothing but case."""
+        """The column with a name, or else the only one whose name differs just in case."""
         if found := self.columns.get(name):
             return found
         alike = [each for each in self.columns if each.casefold() == name.casefold()]
@@ -146,7 +146,7 @@ class ExistingTable:
 
 
 def may_create(connection: Connection, schema: str) -> bool:
-    """Whether this role may make tables in a schema.
+    """Whether this role may create tables in a schema.
 
     Raises:
         Unwritable: There is no such schema.
@@ -158,12 +158,12 @@ def may_create(connection: Connection, schema: str) -> bool:
 
 
 def may_make_temporary(connection: Connection) -> bool:
-    """Whether this role may make temporary tables, which upserts need."""
+    """Whether this role may create temporary tables, which upserts need."""
     return connection.execute(_TEMPORARY).fetchone() == (True,)
 
 
 def has_table(connection: Connection, schema: str, table: str) -> bool:
-    """Whether there is a table, or something else of its name."""
+    """Whether a table, or another relation of that name, exists."""
     return connection.execute(_TABLE, (schema, table)).fetchone() is not None
 
 
@@ -171,7 +171,7 @@ def look_up(connection: Connection, schema: str, table: str) -> ExistingTable | 
     """Describe a table, or None when there is none.
 
     Raises:
-        Unwritable: The name belongs to something that cannot hold epochs.
+        Unwritable: The name is that of a view or another relation, or the table is not logged.
     """
     found = connection.execute(_TABLE, (schema, table)).fetchone()
     if found is None:
@@ -180,7 +180,7 @@ def look_up(connection: Connection, schema: str, table: str) -> ExistingTable | 
     if kind not in ("r", "p"):
         raise Unwritable(f"`{table}` is {_OTHERS.get(kind, 'no table')}")
     if persistence != "p":
-        # Its ledger would outlive it.
+        # A crash would empty an unlogged table, but not its ledger.
         raise Unwritable(f"table `{table}` is lost when the server crashes; make it LOGGED")
     if kind == "p" and (part := connection.execute(_FOREIGN_PARTS, (oid,)).fetchone()):
         raise Unwritable(

@@ -1,6 +1,6 @@
-"""How PostgreSQL holds the columns of a view.
+"""Map the columns of a view to PostgreSQL columns.
 
-| Arrow | a column made for it | other columns that take it |
+| Arrow | the column created for it | other columns accepted for it |
 |---|---|---|
 | int8, uint8, int16 | smallint | integer, bigint, numeric, real, double precision |
 | uint16, int32 | integer | bigint, numeric, double precision (uint16: real too) |
@@ -19,8 +19,8 @@
 | duration | interval | |
 | list, struct, map | jsonb | json, text, varchar; see ``sinks.documents`` |
 
-A column takes only types of which it can hold every value as it is. What the server would round,
-pad or cut in silence is refused. Nanoseconds are taken if they are whole microseconds.
+A column is accepted only for types whose every value it holds unchanged. Values that the server
+would silently round, pad or truncate are refused. Nanoseconds must be whole microseconds.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _PRECISION: Final = {"s": 0, "ms": 3, "us": 6, "ns": 6}
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """The type of a table's column; of a domain, what it is made from.
+    """The type of a table's column; for a domain, its base type.
 
     Attributes:
-        name: As the catalogue spells it: ``int4``. ``enum`` stands for any of them.
-        modifier: Its ``atttypmod``: lengths and precisions, -1 for none.
-        shown: As SQL spells it, for people.
+        name: The catalogue's name: ``int4``. ``enum`` stands for any enum type.
+        modifier: Its ``atttypmod``: length or precision, -1 for none.
+        shown: The SQL of the type, for messages.
     """
 
     name: str
@@ -66,7 +66,7 @@ class ColumnType:
 
 @dataclass(frozen=True, slots=True)
 class PostgresColumn:
-    """A column of the view, and the one of the table that it goes to."""
+    """A column of the view, and the table's column that it is written to."""
 
     name: str
     target: str
@@ -78,7 +78,7 @@ def type_for(field: pa.Field) -> ColumnType:
     """The type that a new column gets.
 
     Raises:
-        Unwritable: PostgreSQL has none for it.
+        Unwritable: PostgreSQL has no type for the column.
     """
     types, kind = pa.types, _plain(field.type)
     simple = {
@@ -116,10 +116,10 @@ def type_for(field: pa.Field) -> ColumnType:
 
 
 def encoder_for(field: pa.Field, target: ColumnType) -> Encode | None:
-    """How the values of a view's column are sent to one of the table; None if they do not fit.
+    """The encoder from a view's column to a table's column; None if its values do not fit.
 
     Raises:
-        Unwritable: PostgreSQL has no form for the type at all.
+        Unwritable: PostgreSQL has no type for the view's column at all.
     """
     kind = field.type
     if pa.types.is_dictionary(kind):
@@ -145,17 +145,17 @@ def encoder_for(field: pa.Field, target: ColumnType) -> Encode | None:
 
 
 def folds_texts(kind: ColumnType) -> bool:
-    """Whether different texts are equal in a column of a type, whatever its collation.
+    """Whether a type treats different texts as equal, whatever its collation.
 
-    Those of a char(n) are all of its length here, so its final spaces are no difference.
+    Not char(n): its texts must have exactly n characters, so padding makes no difference.
     """
-    # `{"a":1}` and `{"a": 1}`, 'A' and 'a', 'a' and 'a '.
+    # Equal are `{"a":1}` and `{"a": 1}` (jsonb), 'A' and 'a' (citext), 'a' and 'a ' (bpchar).
     is_unlimited = kind.name == "bpchar" and kind.modifier == -1
     return kind.name in ("jsonb", "citext") or is_unlimited
 
 
 def in_one_spelling(encode: Encode) -> Encode:
-    """For a key of UUIDs, which have more than one spelling in text."""
+    """Wrap the encoder of a UUID key: refuse texts in other spellings than the canonical one."""
 
     def encode_key(array: pa.Array) -> tuple[Piece, ...]:
         pieces = encode(array)
@@ -170,10 +170,10 @@ def in_one_spelling(encode: Encode) -> Encode:
 def encode(
     columns: Sequence[PostgresColumn], batch: pa.RecordBatch, key: tuple[str, ...]
 ) -> pa.Buffer:
-    """The rows of a batch as they are sent.
+    """The rows of a batch in the binary form of COPY.
 
     Raises:
-        Unwritable: A value does not fit; with a sample of the rows to blame.
+        Unwritable: A value does not fit; with a sample of the bad rows.
     """
     pieces = []
     for column in columns:
@@ -192,13 +192,13 @@ def _numeric(precision: int, scale: int) -> ColumnType:
 
 
 def _holds_digits(target: ColumnType, before: int, after: int) -> bool:
-    """Whether a numeric column holds so many digits before and after the point."""
+    """Whether a numeric column holds these numbers of digits before and after the point."""
     if target.name != "numeric":
         return False
     if target.modifier == -1:
         return True
     precision = ((target.modifier - 4) >> 16) & 0xFFFF
-    # Eleven bits with a sign, since a scale may be negative.
+    # The scale is an 11-bit signed number: it may be negative.
     scale = (((target.modifier - 4) & 0x7FF) ^ 1024) - 1024
     return after <= scale and before <= precision - scale
 
@@ -249,7 +249,7 @@ def _times(kind: pa.DataType, target: ColumnType) -> Encode | None:
     if types.is_date(kind):
         return values.dates if target.name == "date" else None
     if types.is_duration(kind):
-        # A modifier says which fields it keeps, or how far it rounds.
+        # With a modifier, an interval drops fields or rounds.
         is_whole = target.name == "interval" and target.modifier == -1
         return values.intervals if is_whole else None
     name = "time"
@@ -270,5 +270,5 @@ def _nested(field: pa.Field, target: ColumnType) -> Encode | None:
 
 
 def _jsonb(array: pa.Array) -> tuple[Piece, ...]:
-    # The only version there is.
+    # The prefix is the version of jsonb's binary format; 1 is the only one.
     return varying(prefixed(b"\x01", values.json_texts(array)))

@@ -1,4 +1,4 @@
-"""What holds inside a transaction on a PostgreSQL server."""
+"""Transactions on a PostgreSQL server, with their settings and time-outs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from psycopg.pq import TransactionStatus
 from laminar_dagster.clients.hanging_up import hung_up_after
 from laminar_dagster.clients.postgres.server import Connection
 
-# The same from the server's side: a client whose machine is gone must not hold a lock.
+# Keepalive on the server's side: a client whose machine is gone must not hold locks.
 _SERVER_KEEPALIVE: Final = {
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
@@ -22,11 +22,11 @@ _SERVER_KEEPALIVE: Final = {
     "tcp_user_timeout": "60000",
     "client_connection_check_interval": "5000",
 }
-# The level is named, since a database or a role may have another default: under a stricter one,
-# who waited for the ledger's row would be refused instead of seeing what the other has written.
+# Set the isolation level, since a database or a role may default to a stricter one: there, a
+# committer that waited for the ledger's row fails instead of seeing the other's update.
 _BEGIN: Final = sql.SQL("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 _BEGIN_READING: Final = sql.SQL("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
-# Settings that this server has; one of them only works on Linux. All end with the transaction.
+# Sets the settings that this server knows, until the transaction ends. One works on Linux only.
 _SET: Final = sql.SQL("""
     SELECT pg_catalog.set_config(name, value, true)
     FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)
@@ -36,9 +36,9 @@ _SET: Final = sql.SQL("""
            OR pg_catalog.current_setting(name) IN ('off', 'local'))
 """)
 
-# No limit of the server's holds while it waits for the rows of a COPY: a client that was stopped
-# there would keep its locks for ever. A session of the same sink that has waited so for longer than
-# a statement may take is ended by the next one that it keeps out.
+# No time-out applies while the server waits for the rows of a COPY: a client suspended there would
+# keep its locks for ever. So the next committer that it blocks ends sessions of the same sink that
+# have waited like that for longer than a statement may take.
 _END_STUCK: Final = sql.SQL("""
     SELECT pg_catalog.pg_terminate_backend(pid)
     FROM pg_catalog.pg_stat_activity
@@ -53,14 +53,14 @@ _END_STUCK: Final = sql.SQL("""
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds after which what takes too long is ended: by the server, or else by us.
+    """Time-outs in seconds, enforced by the server, or else by the client.
 
     Attributes:
         lock: To wait for a lock.
         statement: For one statement. Statements are bounded in size, so this does not bound an
             epoch. See also ``end_stuck_sessions``.
-        idle: Without a statement inside the transaction, such as while a file is read. It ends
-            the transaction of a writer that was stopped between two statements.
+        idle: Between two statements of the transaction, such as while a file is read. It ends
+            the transaction of a writer that was suspended there.
         commit: For the reply to a COMMIT. Without one, the outcome is not known.
         abort: For the reply to a ROLLBACK. Without one, the server rolls back by itself.
     """
@@ -81,9 +81,9 @@ def transaction(
         "lock_timeout": _milliseconds(limits.lock),
         "statement_timeout": _milliseconds(limits.statement),
         "idle_in_transaction_session_timeout": _milliseconds(limits.idle),
-        # An epoch that a crash of the server takes back would be a gap that nobody sees.
+        # Otherwise a crash of the server could lose a committed epoch unnoticed.
         "synchronous_commit": "on",
-        # A row that a policy hides would stay, when it is to be deleted: better an error.
+        # Error instead of silently not deleting rows that a row-security policy hides.
         "row_security": "off",
         "timezone": "UTC",
         **_SERVER_KEEPALIVE,
@@ -93,17 +93,17 @@ def transaction(
         connection.execute(_SET, ([*settings], [*settings.values()]))
         yield
     finally:
-        # Not left to closing, after which the server would go on holding the locks for a while.
+        # Explicit, because after a mere close the server may hold the locks for a while.
         if connection.info.transaction_status != TransactionStatus.IDLE:
             with suppress(psycopg.Error), hung_up_after(connection.fileno(), limits.abort):
                 connection.execute("ROLLBACK")
 
 
 def end_stuck_sessions(connection: Connection, limits: Limits) -> int:
-    """End sessions of the same sink that stand still in the middle of a statement.
+    """End sessions of the same sink that are stuck in a COPY.
 
     Returns:
-        How many there were. Each is rolled back; its client finds its connection closed.
+        The number of sessions ended. Each is rolled back; its client finds a closed connection.
     """
     return len(connection.execute(_END_STUCK, (limits.statement,)).fetchall())
 

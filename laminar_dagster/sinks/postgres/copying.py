@@ -1,4 +1,4 @@
-"""Sending rows with ``COPY``, in statements of bounded size."""
+"""Send rows with ``COPY``."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def copy_rows(
     rows: pa.Table,
     key: tuple[str, ...] = (),
 ) -> None:
-    """Send rows.
+    """Send rows with a ``COPY`` statement.
 
     Args:
-        connection: Inside a transaction.
-        statement: The ``COPY``.
+        connection: The connection, inside a transaction.
+        statement: The ``COPY`` statement.
         columns: Its columns.
-        rows: What to send; nothing is sent for none.
-        key: To name a row that is refused.
+        rows: The rows; if there are none, nothing is sent.
+        key: The columns that identify a refused row in the error; empty for all columns.
 
     Raises:
-        Unwritable: A value does not fit, or the table did not take every row.
-        psycopg.Error: The server refuses; a note tells which row, if it says so.
+        Unwritable: A value does not fit, or not every row was inserted.
+        psycopg.Error: The server refuses; a note names the row, if the server says which.
     """
     if not rows.num_rows:
         return

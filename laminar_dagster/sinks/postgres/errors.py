@@ -1,7 +1,6 @@
-"""PostgreSQL's errors as errors of this project.
+"""Error translation: from PostgreSQL's errors to this project's.
 
-Inside a transaction the server says what happened by an SQLSTATE. While a connection is made,
-libpq passes on nothing but a text.
+Inside a transaction an error has an SQLSTATE. While connecting, libpq passes on only a text.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _LINE: Final = re.compile(r"^COPY .*?, [^\d,]+ (\d+)", re.MULTILINE)
 
 
 def while_connecting(error: psycopg.Error, sink_id: SinkId, server: Server) -> LaminarError:
-    """No connection was made."""
+    """The error to raise if connecting failed."""
     text = f"{server.shown}: {hide_secrets(one_line(str(error)), server)}"
     if is_refusal(text):
         return AuthFailed(_server_of(sink_id), text)
@@ -45,7 +44,7 @@ def while_connecting(error: psycopg.Error, sink_id: SinkId, server: Server) -> L
 
 
 def while_reading(error: psycopg.Error, sink_id: SinkId, server: Server) -> LaminarError:
-    """A statement that only reads failed."""
+    """The error to raise if a read-only statement failed."""
     reason = describe(error, server)
     if error.sqlstate == "42501":
         return AuthFailed(_server_of(sink_id), reason)
@@ -57,7 +56,7 @@ def while_reading(error: psycopg.Error, sink_id: SinkId, server: Server) -> Lami
 def before_commit(
     error: psycopg.Error, sink_id: SinkId, epoch: EpochNumber, server: Server
 ) -> LaminarError:
-    """An error before the COMMIT was sent: the server rolls back, so nothing is published."""
+    """The error to raise before COMMIT was sent: the server rolls back, nothing is published."""
     reason, state = describe(error, server), error.sqlstate
     if is_passing(error):
         is_lost = state is None or ends_connection(error)
@@ -70,13 +69,13 @@ def before_commit(
 def is_rolled_back(error: psycopg.Error) -> bool:
     """Whether the server's reply to a COMMIT says that it did not happen.
 
-    An error is such a reply. What ends the session is not: it may come after the commit.
+    An error with an SQLSTATE is, unless it ends the session: that may come after the commit.
     """
     return error.sqlstate is not None and not ends_connection(error)
 
 
 def line_of(error: psycopg.Error) -> int | None:
-    """Which row of a COPY is to blame, from 1, if the server says so."""
+    """The number of the failing row of a COPY, from 1, if the error's context names it."""
     found = _LINE.search(error.diag.context or "")
     return int(found[1]) if found else None
 

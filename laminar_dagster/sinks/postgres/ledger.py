@@ -1,7 +1,7 @@
-"""The table that holds how far each sink of a schema is.
+"""The ledger table of the PostgreSQL sinks of a schema, with a row per sink.
 
-A committer locks its row before it reads it. The first one of all has no row to lock, so it adds
-an empty one: another that does the same waits for it, and then sees what was written.
+A committer locks its sink's row before it reads it. A sink's first commit has no row to lock, so it
+inserts an empty one: a concurrent committer blocks on that, and then sees what was written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from laminar_dagster.sinks.changes import Unwritable
 from laminar_dagster.sinks.ledger import LEDGER_TABLE, Standing, attested, standing
 from laminar_dagster.sinks.postgres.connection import Limits, transaction
 
-# CREATE TABLE IF NOT EXISTS fails when two do it at once. An arbitrary number, the same for all.
+# CREATE TABLE IF NOT EXISTS fails when run concurrently, so take an advisory lock (any number).
 _LOCK: Final = sql.SQL("SELECT pg_catalog.pg_advisory_xact_lock(7809636843091880818)")
 _FIND: Final = sql.SQL("""
     SELECT 1 FROM pg_catalog.pg_class c
@@ -56,25 +56,25 @@ _MOVE: Final = sql.SQL("""
 
 
 class Ledger:
-    """The row of one sink."""
+    """The ledger row of one sink."""
 
     def __init__(self, schema: str, pipeline: PipelineName, sink_id: SinkId) -> None:
-        """Name it. Nothing is read."""
+        """Describe the row. Nothing is read."""
         self._schema = schema
         self._row = (str(pipeline), str(sink_id))
         self._table = sql.Identifier(schema, LEDGER_TABLE)
-        # In a statement that takes values, a '%' in a name would pass for one.
+        # In a statement with parameters, a '%' in a name would be taken for a placeholder.
         self._with_values = sql.Identifier(schema.replace("%", "%%"), LEDGER_TABLE)
 
     def exists(self, connection: Connection) -> bool:
-        """Whether there is the table."""
+        """Whether the ledger table exists."""
         return connection.execute(_FIND, (self._schema, LEDGER_TABLE)).fetchone() is not None
 
     def make(self, connection: Connection, limits: Limits) -> None:
-        """Make the table, in a transaction of its own: first epochs need not wait for each other.
+        """Create the table in its own transaction, so that first commits do not block each other.
 
         Raises:
-            psycopg.Error: It may not be made.
+            psycopg.Error: The table may not be created.
         """
         with transaction(connection, limits):
             connection.execute(_LOCK)
@@ -89,14 +89,14 @@ class Ledger:
         return standing(row)
 
     def read_output(self, connection: Connection) -> Published | None:
-        """The last epoch, and the digest of what it put out."""
+        """The last epoch, and the digest of its output."""
         if not self.exists(connection):
             return None
         read = _READ_OUTPUT.format(ledger=self._with_values)
         return attested(connection.execute(read, self._row).fetchone())
 
     def lock(self, connection: Connection) -> Standing:
-        """As ``read``, and nobody else can move it before the transaction ends."""
+        """Like ``read``, with the row locked until the transaction ends."""
         connection.execute(_ADD.format(ledger=self._with_values), self._row)
         read = _READ.format(ledger=self._with_values) + _FOR_UPDATE
         return standing(connection.execute(read, self._row).fetchone())
@@ -104,10 +104,10 @@ class Ledger:
     def move(
         self, connection: Connection, epoch: EpochNumber, table: str | None, sha256: str
     ) -> None:
-        """Set the row that is locked.
+        """Update the locked row.
 
         Raises:
-            Unwritable: Something took it away all the same.
+            Unwritable: Not exactly one row was updated, such as because of a trigger.
         """
         move = _MOVE.format(ledger=self._with_values)
         moved = connection.execute(move, (int(epoch), table, sha256, *self._row)).rowcount

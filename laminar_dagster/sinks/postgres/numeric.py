@@ -1,8 +1,8 @@
-"""Whole numbers and decimals in the binary form of ``numeric``: digits to the base of 10,000.
+"""Encode integers and decimals in the binary form of ``numeric``: digits in base 10,000.
 
-The server drops zeros at both ends, so every value of a column is sent with as many digits as its
-type may need, and all of them are equally long. Up to 18 decimal digits are split as 64-bit
-numbers; more of them by long division in 32-bit limbs. Both work on whole columns.
+The server drops zeros at both ends, so every value of a column is sent with the maximum number of
+digits of its type, and all have the same length. Up to 18 decimal digits are divided as 64-bit
+numbers; more by long division in 32-bit limbs. Both are vectorised over the column.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _LOW: Final = np.uint64(0xFFFFFFFF)
 
 
 def whole_number_pieces(array: pa.Array, numbers: Numbers, digits: int) -> tuple[Piece, ...]:
-    """Integers of at most so many decimal digits."""
+    """Encode integers of at most ``digits`` decimal digits."""
     is_negative = numbers < 0
-    # The magnitude of the least int64 is no int64; its complement is.
+    # Negate by complement plus one, as uint64: -(-2**63) would overflow an int64.
     magnitudes = np.where(is_negative, ~numbers, numbers).astype(np.uint64)
     magnitudes += is_negative
     return _pieces(array, _Short(magnitudes), is_negative, digits, 0)
 
 
 def decimal_pieces(array: pa.Array) -> tuple[Piece, ...]:
-    """Decimals of any width.
+    """Encode decimals of any width.
 
     Raises:
         BadValues: A value has more digits than its type says.
@@ -53,7 +53,7 @@ def decimal_pieces(array: pa.Array) -> tuple[Piece, ...]:
     rest: _Short | _Long
     if precision <= _DIGITS_IN_64_BITS and limbs.shape[1] == 4:
         low = np.ascontiguousarray(limbs[:, :2]).view("<i8")[:, 0]
-        # What lies above must be the sign alone.
+        # The upper limbs must be sign extension only, or the value does not fit 64 bits.
         refuse(_valid(array) & _above(limbs, is_negative), _TOO_LONG)
         rest = _Short(np.abs(low).astype(np.uint64))
     else:
@@ -76,7 +76,7 @@ class _Short:
 
 
 class _Long:
-    """Magnitudes of any width, as limbs of 32 bits in 64, the lowest first."""
+    """Magnitudes of any width, as 32-bit limbs held in 64 bits, the lowest first."""
 
     def __init__(self, limbs: npt.NDArray[np.uint32], is_negative: npt.NDArray[np.bool_]) -> None:
         self._left: list[_Magnitudes] = []
@@ -113,7 +113,7 @@ def _pieces(
     digits = np.zeros((len(array), count), ">i2")
     place = count - 1
     if odd := scale % 4:
-        # The last digit holds what is left of the scale, and zeros behind it.
+        # The last base-10,000 digit holds the rest of the scale, padded with zeros.
         digits[:, place] = rest.divide(10**odd) * np.uint64(10 ** (4 - odd))
         place -= 1
     for each in range(place, -1, -1):
@@ -140,7 +140,7 @@ def _limbs(array: pa.Array) -> npt.NDArray[np.uint32]:
 def _above(
     limbs: npt.NDArray[np.uint32], is_negative: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Where the upper half of 128 bits is more than the sign of the lower."""
+    """A mask of the values that do not fit into 64 bits with sign."""
     sign = np.where(is_negative, np.uint32(0xFFFFFFFF), np.uint32(0))
     below = (limbs[:, 1] >> 31).astype(np.bool_)
     found: npt.NDArray[np.bool_] = limbs[:, 2] != sign

@@ -1,4 +1,4 @@
-"""The options of a PostgreSQL sink, and what they describe."""
+"""The options of a PostgreSQL sink."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from laminar_dagster.sinks.postgres.connection import Limits
 
 @dataclass(frozen=True, slots=True)
 class PostgresOptions:
-    """What a ``CREATE SINK`` says."""
+    """The options of a ``CREATE SINK`` for PostgreSQL."""
 
     server: Server
     limits: Limits
@@ -28,7 +28,7 @@ class PostgresOptions:
 
 
 def read_options(table: SinkTable, project: Path) -> PostgresOptions:
-    """Take a sink's options.
+    """Parse a PostgreSQL sink's options.
 
     Raises:
         InvalidConfig: Lists every mistake.

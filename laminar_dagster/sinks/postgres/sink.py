@@ -49,12 +49,12 @@ _CHECK_CONSTRAINTS: Final = sql.SQL("SET CONSTRAINTS ALL IMMEDIATE")
 
 
 class PostgresSink:
-    """Appends or upserts rows into one table; see ``columns`` for how types are held.
+    """Appends or upserts rows into one table; see ``columns`` for how types are mapped.
 
-    An epoch is one transaction that also moves the sink's row in the table ``_laminar_ledger``
-    of the same schema, so the two cannot part. That row is locked before it is read, so
-    committers of one sink queue. Every call opens a connection of its own and closes it; threads
-    may share a sink.
+    An epoch is one transaction that also updates the sink's row in the table ``_laminar_ledger``
+    of the same schema, so rows and ledger change atomically. That row is locked before it is read,
+    so committers of one sink queue. Every call opens and closes its own connection; threads may
+    share a sink.
     """
 
     def __init__(
@@ -74,20 +74,20 @@ class PostgresSink:
         """Describe the sink. Nothing is opened.
 
         Args:
-            sink_id: Its name within the pipeline.
-            pipeline: Whose ledger row to keep.
-            server: The database.
-            table: The table in it.
+            sink_id: The sink's name within the pipeline.
+            pipeline: The pipeline's name, part of the ledger row's key.
+            server: The server and database.
+            table: The table in the database.
             schema: The schema of the table and of its ledger.
-            mode: Whether rows are added, or take the place of those with their key.
+            mode: Whether rows are appended, or replace the rows with the same key.
             key: The columns of the view that identify a row in upsert mode.
-            create: Whether to make the table, and columns that the view gains.
+            create: Whether to create the table, and to add columns that the view gains.
             renamed: Names of the table's columns by those of the view, where they differ.
-            limits: When the server gives up.
+            limits: Time-outs.
 
         Raises:
             InvalidConfig: Mode and key contradict each other, or the table cannot be written.
-            InvalidName: PostgreSQL cannot hold one of the names.
+            InvalidName: PostgreSQL does not allow one of the names.
         """
         where = f"sink {sink_id}"
         if problem := problem_with_key(mode, key):
@@ -136,7 +136,7 @@ class PostgresSink:
 
     @property
     def sink_id(self) -> SinkId:
-        """Its name within the pipeline."""
+        """The sink's name within the pipeline."""
         return self._sink_id
 
     @property
@@ -148,7 +148,7 @@ class PostgresSink:
 
     @property
     def targets(self) -> frozenset[str]:
-        """The table, by each of the hosts that the server may be found at."""
+        """The table's address, once for each host of the server."""
         server, target = self._server, self._target
         place = f"{server.database}/{target.schema}/{target.table}"
         hosts, ports = server.host.split(","), server.port.split(",")
@@ -163,7 +163,7 @@ class PostgresSink:
         return f"PostgresSink({self._sink_id!r}, {self.address!r})"
 
     def ledger(self) -> EpochNumber | None:
-        """See ``Sink.ledger``. Makes no table."""
+        """See ``Sink.ledger``. Creates no table."""
         with self._connected() as connection, self._reading(connection):
             return self._ledger.read(connection)[0]
 
@@ -187,7 +187,7 @@ class PostgresSink:
             raise InvalidConfig(where, f"{self._server.shown}: {problem}") from problem
 
     def held_keys(self, schema: pa.Schema, keys: pa.Table) -> HeldKeys:
-        """See ``Searchable.held_keys``. What is made to search is rolled back."""
+        """See ``Searchable.held_keys``. Temporary tables for the search are rolled back."""
         try:
             with (
                 self._connected() as connection,
@@ -203,16 +203,16 @@ class PostgresSink:
     def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
         """See ``Sink.commit``.
 
-        1. Make the ledger's table, if this is the first sink of the schema.
+        1. Create the ledger table, if this is the first sink of the schema.
         2. Lock the sink's row in it, before it is read.
         3. Read it, and decide.
-        4. Look at the table, make it if need be.
+        4. Look at the table, and create it if need be.
         5. Write the rows.
         6. Move the ledger.
-        7. Commit all of it.
+        7. Commit the transaction.
 
         A process that dies before 7 has changed nothing: the server rolls back. One that is
-        stopped is rolled back when a limit has passed, and finds its connection closed.
+        suspended is rolled back after a time-out, and finds its connection closed.
         """
         with self._reported(epoch), self._connected() as connection:
             # Step 1.
@@ -238,7 +238,7 @@ class PostgresSink:
         self._check_table_is_kept(connection, written_to)
         # Steps 4 and 5.
         has_columns = self._write(connection, staged_tables(staged), staged.progress)
-        # What is checked at the end is checked here, so that it has a name.
+        # Check deferred constraints here, so that a violation is not an error of the COMMIT.
         connection.execute(_CHECK_CONSTRAINTS)
         # Step 6.
         name = self._target.table if has_columns else None
@@ -288,7 +288,7 @@ class PostgresSink:
             reason = describe(error, self._server)
             raise CommitOutcomeUnknown(self._sink_id, epoch, reason) from error
         if answer != "COMMIT":
-            # What the server says to one whose transaction has failed before.
+            # To a COMMIT of a failed transaction the server answers ROLLBACK.
             reason = f"{self._server.shown}: the server answered {answer} to COMMIT"
             raise WriteFailed(self._sink_id, epoch, reason)
 

@@ -1,4 +1,4 @@
-"""The table a PostgreSQL sink writes to: whether it takes a view, and what must be done to it."""
+"""Match a view with the table of a PostgreSQL sink: check it, and plan ``CREATE`` or ``ALTER``."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from laminar_dagster.sinks.postgres.columns import (
     type_for,
 )
 
-# The server cuts longer names off, and says so in a notice at most.
+# The server truncates longer names, with no more than a notice.
 _LONGEST_NAME: Final = 63
 
 
 def identifier(name: str) -> str:
-    """A name that the server can hold as it is.
+    """Check a name, and return it.
 
     Raises:
-        InvalidName: It cannot.
+        InvalidName: PostgreSQL does not allow the name, or would truncate it.
     """
     return require_identifier(name, longest=_LONGEST_NAME)
 
@@ -51,16 +51,16 @@ class Target(matching.Target):
 
     @property
     def qualified(self) -> sql.Identifier:
-        """The table, whatever the search path is."""
+        """The table's name with its schema, independent of the search path."""
         return sql.Identifier(self.schema, self.table)
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How the columns of a view go into the table.
+    """How the columns of a view are written to the table.
 
     Attributes:
-        statements: What has to be done to the table first.
+        statements: The ``CREATE`` or ``ALTER`` statements to run first.
     """
 
     columns: tuple[PostgresColumn, ...]
@@ -68,11 +68,11 @@ class Fit:
 
 
 def fit(connection: Connection, target: Target, schema: pa.Schema) -> Fit:
-    """Find out whether the table takes the columns, and how. Changes nothing.
+    """Match the columns with the table. Changes nothing.
 
     Raises:
-        Unwritable: It does not, and why.
-        InvalidName: A column's name is one that PostgreSQL cannot hold.
+        Unwritable: The table cannot hold the columns; says why.
+        InvalidName: PostgreSQL does not allow a column's name.
     """
     fields = matching.columns_for(target, schema, identifier)
     if target.key and not may_make_temporary(connection):
@@ -107,7 +107,7 @@ def _check_unique(target: Target, existing: ExistingTable, key: Sequence[str]) -
             f"the key of table `{target.table}` is not unique; make it so:"
             f" CREATE UNIQUE INDEX … ON {target.qualified.as_string()} ({names})"
         )
-    # ON CONFLICT goes by all of them.
+    # If several unique indexes have these columns, ON CONFLICT uses all of them.
     if folding := [name for name in key if any(name in each.folding for each in found)]:
         where = f"column `{folding[0]}` of table `{target.table}`"
         raise _one_key_of_several(where, "the collation of a unique index")
@@ -125,7 +125,7 @@ def _check_rights(target: Target, existing: ExistingTable, *, deletes: bool) -> 
 
 
 def _fitted(target: Target, existing: ExistingTable, field: pa.Field) -> PostgresColumn | None:
-    """The column as the table has it; None if it has none."""
+    """The existing column for a field; None if the table has none."""
     there = existing.column(target.name_of(field.name))
     if there is None:
         return None
@@ -140,12 +140,12 @@ def _fitted(target: Target, existing: ExistingTable, field: pa.Field) -> Postgre
 
 
 def _as_key(where: str, there: ExistingColumn, encode: Encode) -> Encode:
-    """How the values of a key are sent, so that no two of the view's are one to the table.
+    """The encoder of a key column, which must keep different keys of the view different.
 
-    The second would take the place of the first in silence, as soon as it is in another epoch.
+    Otherwise a key in a later epoch would silently replace the row of another key.
 
     Raises:
-        Unwritable: The column cannot tell them apart.
+        Unwritable: The column treats different keys as equal.
     """
     if there.is_folding:
         raise _one_key_of_several(where, "its collation")
@@ -205,6 +205,6 @@ def _new_table(connection: Connection, target: Target, fields: Sequence[pa.Field
 
 
 def _declaration(column: PostgresColumn) -> sql.Composed:
-    # One of the few spellings that `type_for` has; nothing of it is foreign.
+    # No injection: `shown` is one of the texts that `type_for` makes.
     kind = sql.SQL(column.type.shown)
     return sql.SQL("{} {}").format(sql.Identifier(column.target), kind)

@@ -1,4 +1,4 @@
-"""Arrow values of each kind in PostgreSQL's binary form, a column at a time."""
+"""Encode Arrow arrays in PostgreSQL's binary form, and refuse values it cannot hold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from laminar_dagster.sinks.times import LEAST, MOST, counted
 # PostgreSQL counts from 2000-01-01.
 _EPOCH_DAYS: Final = 10_957
 _EPOCH_MICROS: Final = _EPOCH_DAYS * 86_400_000_000
-# Julian day 0, in days since 1970, and the last day before "infinity".
+# Julian day 0 and the last day before "infinity", in days since 1970.
 _FIRST_DAY: Final = -2_451_545 + _EPOCH_DAYS
 _LAST_DAY: Final = 2_147_483_493 - 2_451_545 + _EPOCH_DAYS
 _FIRST_MICRO: Final = _FIRST_DAY * 86_400_000_000
@@ -26,7 +26,7 @@ _DAY_MICROS: Final = 86_400_000_000
 
 _OUT_OF_RANGE: Final = "are out of the range of PostgreSQL's type"
 _NUL: Final = "hold the character U+0000, which PostgreSQL cannot; replace it in the view"
-# After an even number of backslashes: an odd one has escaped the last of them.
+# \u0000 after an even number of backslashes: after an odd number, its own backslash is escaped.
 _ESCAPED_NUL: Final = r"(^|[^\\])(\\\\)*\\u0000"
 _NO_UUID: Final = "are no UUIDs"
 _CANONICAL_UUID: Final = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
@@ -35,22 +35,22 @@ _OTHER_SPELLING: Final = (
     " a row; spell them so in the view"
 )
 
-# The value of each hexadecimal digit by its code; 255 for all that are none.
+# The value of each hexadecimal digit by its character code; 255 for other characters.
 _HEX: Final = np.full(256, 255, np.uint8)
 for _value, _digit in enumerate("0123456789abcdef"):
     _HEX[[ord(_digit), ord(_digit.upper())]] = _value
 
 
 def booleans(array: pa.Array) -> tuple[Piece, ...]:
-    """A byte for each."""
+    """Booleans, as one byte each."""
     return fixed(array, ("u1", numbers(array.cast(pa.uint8()))))
 
 
 def dates(array: pa.Array) -> tuple[Piece, ...]:
-    """Days.
+    """Dates, as days since 2000.
 
     Raises:
-        BadValues: One is out of range.
+        BadValues: A date is out of range.
     """
     days = numbers(array.cast(pa.date32()).cast(pa.int32())).astype(np.int64)
     refuse((days < _FIRST_DAY) | (days > _LAST_DAY), _OUT_OF_RANGE)
@@ -58,28 +58,28 @@ def dates(array: pa.Array) -> tuple[Piece, ...]:
 
 
 def timestamps(array: pa.Array) -> tuple[Piece, ...]:
-    """Microseconds since 2000; Arrow keeps those with a zone in UTC, as PostgreSQL does.
+    """Timestamps, as microseconds since 2000; those with a zone are in UTC, as in PostgreSQL.
 
     Raises:
-        BadValues: One is out of range, or no whole microsecond.
+        BadValues: A timestamp is out of range, or not a whole microsecond.
     """
     return fixed(array, (">i8", _micros(array, _FIRST_MICRO, MOST) - _EPOCH_MICROS))
 
 
 def times(array: pa.Array) -> tuple[Piece, ...]:
-    """Microseconds since midnight.
+    """Times of day, as microseconds since midnight.
 
     Raises:
-        BadValues: One is no whole microsecond, or not of a day.
+        BadValues: A time is not a whole microsecond, or not within a day.
     """
     return fixed(array, (">i8", _micros(array, 0, _DAY_MICROS)))
 
 
 def intervals(array: pa.Array) -> tuple[Piece, ...]:
-    """Microseconds, and neither days nor months.
+    """Durations, as intervals of microseconds, with 0 days and 0 months.
 
     Raises:
-        BadValues: One is out of range, or no whole microsecond.
+        BadValues: A duration is out of range, or not a whole microsecond.
     """
     return fixed(array, (">i8", _micros(array, LEAST, MOST)), (">i4", 0), (">i4", 0))
 
@@ -89,10 +89,10 @@ def _micros(array: pa.Array, first: int, last: int) -> Int64s:
 
 
 def texts(array: pa.Array) -> pa.Array:
-    """Texts of every kind, as they are.
+    """Texts for any text type.
 
     Raises:
-        BadValues: One holds U+0000, which PostgreSQL has in no text, or is no UTF-8.
+        BadValues: A text holds U+0000, which PostgreSQL does not allow, or is not UTF-8.
     """
     array = array.cast(pa.large_string())
     refuse_odd_text(array)
@@ -101,10 +101,10 @@ def texts(array: pa.Array) -> pa.Array:
 
 
 def json_texts(array: pa.Array) -> pa.Array:
-    """Documents for ``jsonb``, which keeps their texts unescaped.
+    """JSON documents for ``jsonb``, which unescapes strings, so an escaped U+0000 is bad too.
 
     Raises:
-        BadValues: One holds U+0000, or is no UTF-8.
+        BadValues: A document holds U+0000, escaped or not, or is not UTF-8.
     """
     array = texts(array)
     refuse(flags(pc.match_substring_regex(array, _ESCAPED_NUL)), _NUL)
@@ -115,7 +115,7 @@ def uuids(array: pa.Array) -> tuple[Piece, ...]:
     """UUIDs from text, with hyphens or without.
 
     Raises:
-        BadValues: One is none.
+        BadValues: A text is not a UUID.
     """
     valid = array.is_valid()
     digits = pc.replace_substring(array.cast(pa.string()), "-", "").cast(pa.binary())
@@ -131,10 +131,10 @@ def uuids(array: pa.Array) -> tuple[Piece, ...]:
 
 
 def refuse_other_spellings(array: pa.Array) -> None:
-    """Refuse UUIDs in text that PostgreSQL would spell otherwise.
+    """Refuse UUID texts that are not in the canonical spelling: lower case with hyphens.
 
     Raises:
-        BadValues: There is one.
+        BadValues: A text is in another spelling.
     """
     is_canonical = pc.match_substring_regex(array.cast(pa.string()), _CANONICAL_UUID)
     refuse(flags(pc.invert(is_canonical)), _OTHER_SPELLING)

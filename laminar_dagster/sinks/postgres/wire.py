@@ -1,7 +1,7 @@
-"""Rows in the binary form of ``COPY``, assembled in columns.
+"""Assemble rows in the binary format of ``COPY`` from columns.
 
-A row is the number of its fields, and each field is its length and its bytes; a null has the
-length -1 and no bytes. See https://www.postgresql.org/docs/current/sql-copy.html, "Binary Format".
+A row is the number of its fields, then each field's length and bytes; a null has the length -1 and
+no bytes. See https://www.postgresql.org/docs/current/sql-copy.html, "Binary Format".
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _NULL: Final = b"\xff\xff\xff\xff"
 
 
 def fixed(array: pa.Array, *values: Field) -> tuple[Piece, ...]:
-    """A column whose values are all equally long, but for nulls.
+    """A column whose values all have the same length, except nulls.
 
     Args:
-        array: Tells which values are null.
-        values: What a value is made of, without its length.
+        array: Its null mask says which values are null.
+        values: The fields of a value, without its length.
     """
     length = sum(np.dtype(form).itemsize for form, _ in values)
     fields: tuple[Field, ...] = ((">i4", length), *values)
@@ -36,8 +36,8 @@ def fixed(array: pa.Array, *values: Field) -> tuple[Piece, ...]:
 
 
 def varying(values: pa.Array) -> tuple[Piece, ...]:
-    """A column of bytes."""
-    # Little more than a view, unless the layout is another.
+    """A column of strings or bytes of varying length."""
+    # Cheap, unless the array has another layout.
     values = values.cast(pa.large_binary())
     lengths = pc.binary_length(values)
     if values.null_count:
@@ -47,15 +47,15 @@ def varying(values: pa.Array) -> tuple[Piece, ...]:
 
 
 def prefixed(prefix: bytes, values: pa.Array) -> pa.Array:
-    """Each value after a prefix; nulls stay null."""
+    """Each value with a prefix; nulls stay null."""
     return pc.binary_join_element_wise(binary(prefix), values.cast(pa.large_binary()), binary(b""))
 
 
 def rows_of(count: int, columns: Sequence[Iterable[Piece]]) -> pa.Buffer:
-    """So many rows, as they are sent.
+    """The bytes of rows in the ``COPY`` format.
 
     Args:
-        count: At least one.
+        count: The number of rows, at least one.
         columns: The pieces of each column.
     """
     fields = Fixed(((">i2", len(columns)),))

@@ -1,4 +1,4 @@
-"""Writing rows: appended by ``COPY``, or staged and put by key."""
+"""Write rows to the table: append them with ``COPY``, or stage them and upsert by key."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class RowWriter:
     """Writes the rows of an epoch, in their order, inside its transaction."""
 
     def __init__(self, connection: Connection, target: Target, schema: pa.Schema) -> None:
-        """Make sure that the table takes the columns; make it or add to it if that is allowed.
+        """Match the columns with the table; create it or add columns if that is allowed.
 
         Raises:
-            Unwritable: It does not, and why.
-            InvalidName: A column's name is one that PostgreSQL cannot hold.
+            Unwritable: The table cannot hold the columns; says why.
+            InvalidName: PostgreSQL does not allow a column's name.
         """
         found = fit(connection, target, schema)
         self._connection = connection
@@ -42,7 +42,7 @@ class RowWriter:
                 connection.execute(statement)
 
     def write(self, rows: pa.Table) -> None:
-        """Write rows on top of those before.
+        """Write rows, after those of earlier calls.
 
         Raises:
             Unwritable: A value, a key or a weight does not fit.
@@ -54,14 +54,14 @@ class RowWriter:
             copy_rows(self._connection, self._statements.copy(), self._columns, changes.rows)
 
     def held_keys(self, keys: pa.Table) -> HeldKeys:
-        """Those of some keys that the table has a row of."""
+        """The keys of which the table has a row."""
         statements, execute = self._statements, self._connection.execute
         stage = statements.stage_keys()
         copy_rows(self._connection, stage, statements.key_columns, keys, self._key)
         return found_by_search(execute(statements.search()).fetchone(), self._key)
 
     def _put(self, changes: Changes) -> None:
-        """Apply one row of each key. No key is both put and deleted, so their order is free."""
+        """Upsert and delete, in either order: no key is in both, and each occurs once."""
         statements, execute = self._statements, self._connection.execute
         if changes.deleted is not None and changes.deleted.num_rows:
             stage = statements.stage_keys()
@@ -76,12 +76,12 @@ class RowWriter:
 
 
 class Statements:
-    """What is sent to write rows. Names are composed, never formatted."""
+    """The SQL statements that write rows. Names are quoted with ``psycopg.sql``."""
 
     def __init__(self, target: Target, columns: Sequence[PostgresColumn]) -> None:
-        """Prepare them for a table and its columns."""
+        """Prepare statements for a table and its columns."""
         self._columns = [sql.Identifier(column.target) for column in columns]
-        # In the order of `key`, in which the rows to delete have their columns.
+        # In the order of `key`, like the columns of the keys to delete.
         by_name = {column.name: column for column in columns}
         self.key_columns = tuple(by_name[name] for name in target.key)
         self._key = [sql.Identifier(column.target) for column in self.key_columns]
@@ -94,11 +94,11 @@ class Statements:
 
     @property
     def updates(self) -> bool:
-        """Whether a row that is there already is changed; one that is all key is not."""
+        """Whether an upsert updates existing rows: not if all columns are key columns."""
         return bool(self._others)
 
     def copy(self) -> sql.Composed:
-        """Rows into the table."""
+        """Copy rows into the table."""
         return _COPY.format(table=self._table, columns=_listed(self._columns))
 
     def prepare(self) -> tuple[sql.Composed, ...]:
@@ -110,15 +110,15 @@ class Statements:
         )
 
     def stage(self) -> sql.Composed:
-        """Rows into the temporary table."""
+        """Copy rows into the temporary table for rows."""
         return _COPY.format(table=self._staged, columns=_listed(self._columns))
 
     def stage_keys(self) -> sql.Composed:
-        """Keys into the other one."""
+        """Copy keys into the temporary table for keys."""
         return _COPY.format(table=self._deleted, columns=_listed(self._key))
 
     def put(self) -> sql.Composed:
-        """The staged rows into the table; each takes the place of the one with its key.
+        """Upsert the staged rows into the table.
 
         Columns that the view does not have are left as they are.
         """
@@ -134,13 +134,13 @@ class Statements:
         )
 
     def delete(self) -> sql.Composed:
-        """The rows of the staged keys out of the table."""
+        """Delete the rows of the staged keys from the table."""
         return sql.SQL("DELETE FROM {} AS target USING {} AS gone WHERE {}").format(
             self._table, self._deleted, self._matches()
         )
 
     def search(self) -> sql.Composed:
-        """How many of the staged keys have a row in the table, and one of them."""
+        """Count the staged keys that have a row in the table, and select one of them."""
         names = sql.SQL(", ").join(sql.SQL("gone.{}").format(name) for name in self._key)
         return sql.SQL(
             "SELECT count(*) OVER (), {} FROM {} AS target JOIN {} AS gone ON {} LIMIT 1"
@@ -151,7 +151,7 @@ class Statements:
         return sql.SQL(" AND ").join(one.format(name) for name in self._key)
 
     def clear(self) -> sql.Composed:
-        """Empty the temporary tables for more."""
+        """Empty the temporary tables for the next rows."""
         return sql.SQL("TRUNCATE {}, {}").format(self._staged, self._deleted)
 
 

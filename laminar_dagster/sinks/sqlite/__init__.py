@@ -1,1 +1,1 @@
-"""Publishing into a table of a SQLite database."""
+"""A sink that publishes into a table of a SQLite database."""

@@ -1,4 +1,4 @@
-"""How SQLite holds the columns of a view.
+"""Map the columns of a view to SQLite columns.
 
 | Arrow | SQLite | as |
 |---|---|---|
@@ -9,7 +9,7 @@
 | string | TEXT | itself |
 | timestamp | TEXT | ``2024-01-31 23:59:59.123456Z``, digits by its unit; no ``Z`` without a zone |
 | date, time | TEXT | ``2024-01-31``, ``23:59:59.123456`` |
-| duration | INTEGER | how many of its unit |
+| duration | INTEGER | a number in its unit |
 | binary | BLOB | itself |
 | list, struct, map | TEXT | JSON; times and decimals are strings in it, binary is base64 |
 
@@ -54,7 +54,7 @@ _NULL_IN_ROW_NUMBER: Final = "are null, for which SQLite would make up a row num
 
 
 class Storage(Enum):
-    """What a value is in the file, and what a column for it is declared as.
+    """The storage class of a value, and the declared type of a column for it.
 
     NUMERIC is INTEGER or REAL, whichever holds the number.
     """
@@ -68,14 +68,14 @@ class Storage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SqliteColumn:
-    """A column of the view, as SQLite will hold it.
+    """A column of the view, and how SQLite stores it.
 
     Attributes:
-        type: In the view.
-        may_look_numeric: Text that a column of numeric affinity would turn into a number.
-        values: Turns an Arrow array, nothing of which is refused, into what is bound.
-        refusals: Raise ``BadValues`` for values that have no lossless form; none if all have.
-        refuses_itself: Whether ``values`` raises it too; then nothing is asked twice.
+        type: The type in the view.
+        may_look_numeric: Whether a column of numeric affinity could turn its text into numbers.
+        values: Converts an Arrow array that passed ``refusals`` to values to bind.
+        refusals: Raise ``BadValues`` for values without a lossless form; empty if all have one.
+        refuses_itself: Whether ``values`` raises it too, so that ``encode`` skips ``refusals``.
     """
 
     name: str
@@ -87,7 +87,7 @@ class SqliteColumn:
     refuses_itself: bool = False
 
     def encode(self, array: pa.Array) -> list[object]:
-        """What is bound.
+        """The values to bind.
 
         Raises:
             BadValues: A value has no lossless form.
@@ -106,16 +106,16 @@ class SqliteColumn:
             refusal(array)
 
     def without_nulls(self) -> SqliteColumn:
-        """For a column that is the row number of its table."""
+        """The same column, but refusing nulls: SQLite would replace a null row number."""
         return replace(self, refusals=(*self.refusals, _refuse_nulls))
 
 
 def column_for(field: pa.Field, decimals: Decimals = "number") -> SqliteColumn:
-    """Choose how to hold a column.
+    """Choose how to store a column.
 
     Args:
         field: The column.
-        decimals: What to make of decimals.
+        decimals: Whether to store decimals as numbers or as text.
 
     Raises:
         Unwritable: SQLite has no lossless form for its type.
@@ -138,7 +138,7 @@ def column_for(field: pa.Field, decimals: Decimals = "number") -> SqliteColumn:
 def rows_to_bind(
     columns: Sequence[SqliteColumn], batch: pa.RecordBatch, key: tuple[str, ...] = ()
 ) -> Iterator[tuple[object, ...]]:
-    """The rows of a batch, as they are bound.
+    """The rows of a batch, as tuples of values to bind.
 
     Raises:
         Unwritable: A value does not fit; with a sample of the rows.
@@ -153,10 +153,10 @@ def rows_to_bind(
 def check_staged(
     staged: StagedOutput, columns: Sequence[SqliteColumn], key: tuple[str, ...]
 ) -> None:
-    """Refuse the keys, weights and values that a commit refuses, file by file as it does.
+    """Refuse the keys, weights and values that a commit would, file by file like a commit.
 
     Raises:
-        Unwritable: Says which column, and shows rows to blame.
+        Unwritable: Says which column, and shows bad rows.
         ObjectMissing, ChecksumMismatch, MalformedDocument: A file cannot be read.
     """
     choosy = [column for column in columns if column.refusals]
@@ -230,7 +230,7 @@ def _as_text(array: pa.Array) -> list[object]:
 def _times(array: pa.Array) -> list[object]:
     kind = array.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
-        # Arrow keeps zoned times in UTC. To print them with their zone is 15 times slower.
+        # Arrow stores zoned times in UTC; printing them with their zone is 15 times slower.
         utc = array.cast(pa.timestamp(kind.unit)).cast(pa.string())
         return _as_they_are(pc.binary_join_element_wise(utc, "Z", ""))
     return _as_text(array)

@@ -1,9 +1,9 @@
-"""Decimals as SQLite's numbers, which compare and sort as numbers.
+"""Store decimals as SQLite numbers, which compare and sort as numbers.
 
-SQLite has no decimals. Its whole numbers have 64 bits, its fractions are binary. A binary fraction
-that was made of at most 15 significant digits gives them back, and two different ones of these stay
-different and in their order (``DBL_DIG``; SQLite prints and promises as many). Any other fraction
-might meet its neighbour, so it is refused.
+SQLite has no decimals, only 64-bit integers and binary doubles. A decimal of at most 15 significant
+digits survives a round trip through a double, and different ones stay different and in order
+(``DBL_DIG``; SQLite prints and promises as many). Longer fractions could collide with a neighbour,
+so they are refused.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _INEXACT: Final = (
 
 
 def refuse_inexact(array: pa.Array) -> None:
-    """Refuse decimals that SQLite has no exact number for.
+    """Refuse decimals that SQLite cannot store as an exact number.
 
     Raises:
-        BadValues: There is one.
+        BadValues: A decimal has no exact number.
     """
     if array.type.precision <= DIGITS:
         return
@@ -46,9 +46,9 @@ def refuse_inexact(array: pa.Array) -> None:
 
 
 def numbers_of(array: pa.Array) -> list[object]:
-    """Decimals that ``refuse_inexact`` takes, as numbers to bind.
+    """Decimals that passed ``refuse_inexact``, as numbers to bind.
 
-    A column of numeric affinity makes a whole number of 5.0, so ``typeof`` tells the two apart.
+    A column of numeric affinity stores 5.0 as an integer, so ``typeof`` differs between values.
     """
     scale = array.type.scale
     unscaled, is_short = _short(array)
@@ -62,7 +62,7 @@ def numbers_of(array: pa.Array) -> list[object]:
 
 
 def _short(array: pa.Array) -> tuple[Int64s, Rows]:
-    """The values without their point, and which of them have so few digits; a null is 0."""
+    """The unscaled values, and a mask of those with at most ``DIGITS`` digits; a null is 0."""
     kind = array.type
     if not (pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind)):
         array = array.cast(pa.decimal128(kind.precision, kind.scale))
@@ -71,7 +71,7 @@ def _short(array: pa.Array) -> tuple[Int64s, Rows]:
     words = np.frombuffer(array.buffers()[1], "<i8").reshape(-1, array.type.byte_width // 8)
     words = words[array.offset : array.offset + len(array)]
     lowest = np.where(valid_rows(array), words[:, 0], 0)
-    # What lies above must be the sign alone.
+    # The upper words must be sign extension only, or the value does not fit 64 bits.
     is_alone = (words[:, 1:] == (words[:, :1] >> 63)).all(axis=1)
     limit = 10**DIGITS
     is_short: Rows = (is_alone & (-limit < lowest) & (lowest < limit)) | ~valid_rows(array)
@@ -79,7 +79,7 @@ def _short(array: pa.Array) -> tuple[Int64s, Rows]:
 
 
 def _number(value: Decimal) -> int | float | None:
-    """The number that stands for a decimal alone; None if there is none."""
+    """The number that represents only this decimal; None if there is none."""
     numerator, denominator = value.as_integer_ratio()
     if denominator == 1 and LEAST <= numerator <= MOST:
         return numerator

@@ -1,4 +1,4 @@
-"""SQLite's result codes as errors of this project."""
+"""Error translation: from SQLite's result codes to this project's errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from laminar_dagster.core.errors import (
 )
 from laminar_dagster.core.ids import EpochNumber, SinkId
 
-# Nothing is wrong with the epoch or the table: the same call may succeed later.
+# Transient errors: the same call may succeed later.
 _TRANSIENT: Final = {
     sqlite3.SQLITE_BUSY: "another connection holds its lock",
     sqlite3.SQLITE_LOCKED: "another connection holds its lock",
@@ -42,13 +42,13 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 def is_left_halfway(error: sqlite3.Error) -> bool:
-    """Whether somebody died while writing, and only who may write can put the file right."""
+    """Whether a writer died and left a journal that only a writable connection can roll back."""
     found = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     return found in (sqlite3.SQLITE_READONLY_ROLLBACK, sqlite3.SQLITE_READONLY_RECOVERY)
 
 
 def describe(error: sqlite3.Error, path: Path) -> str:
-    """What happened, for people."""
+    """The text of an error, for messages."""
     code = _code(error)
     known = _TRANSIENT.get(code) or _LASTING.get(code)
     if path.is_dir():
@@ -60,7 +60,7 @@ def describe(error: sqlite3.Error, path: Path) -> str:
 
 
 def while_reading(error: sqlite3.Error, sink_id: SinkId, path: Path) -> LaminarError:
-    """A statement that only reads failed, or the file could not be opened."""
+    """The error to raise if a read-only statement failed, or the file could not be opened."""
     reason = describe(error, path)
     if _is_passing(error, path):
         return SinkUnavailable(sink_id, reason)
@@ -68,7 +68,7 @@ def while_reading(error: sqlite3.Error, sink_id: SinkId, path: Path) -> LaminarE
 
 
 def of_system(error: OSError, sink_id: SinkId, path: Path) -> LaminarError:
-    """The operating system's error."""
+    """Translate an error of the operating system."""
     service, reason = f"the SQLite database of sink {sink_id}", f"{path}: {error.strerror or error}"
     if is_forbidden(error):
         return AuthFailed(service, reason)
@@ -80,14 +80,14 @@ def of_system(error: OSError, sink_id: SinkId, path: Path) -> LaminarError:
 def before_commit(
     error: sqlite3.Error, sink_id: SinkId, epoch: EpochNumber, path: Path
 ) -> LaminarError:
-    """An error before the COMMIT was sent: SQLite rolls back, so nothing is published."""
+    """The error to raise before COMMIT was sent: SQLite rolls back, nothing is published."""
     if _is_passing(error, path):
         return SinkUnavailable(sink_id, describe(error, path))
     return WriteFailed(sink_id, epoch, describe(error, path))
 
 
 def _is_passing(error: sqlite3.Error, path: Path) -> bool:
-    # A folder in the file's place stays one, and what may not be opened stays so too.
+    # Not transient: a folder in the file's place, or a file without read permission.
     is_blocked = path.is_dir() or (path.exists() and not os.access(path, os.R_OK))
     return _code(error) in _TRANSIENT and not is_blocked
 

@@ -1,4 +1,4 @@
-"""Names of SQLite: how they are written, and how they are compared."""
+"""Quote SQLite's identifiers, and fold their case."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from laminar_dagster.clients.identifiers import require_identifier
 
 
 def quote(identifier: str) -> str:
-    """An identifier as SQL. The only way by which a name gets into a statement.
+    """Quote an identifier. All names in SQL statements go through here, against injection.
 
     Raises:
-        InvalidName: SQLite cannot hold it.
+        InvalidName: SQLite does not allow the name.
     """
     return '"' + require_identifier(identifier).replace('"', '""') + '"'
 
 
 def lower(name: str) -> str:
-    """As SQLite compares names: ASCII only."""
+    """Lower the case of ASCII letters only, as SQLite compares names."""
     return "".join(chr(ord(each) + 32) if "A" <= each <= "Z" else each for each in name)

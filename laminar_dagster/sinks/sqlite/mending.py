@@ -1,8 +1,8 @@
-"""SQL that turns columns with the text of decimals into columns with numbers.
+"""Generate SQL that converts columns with decimals as text to columns with numbers.
 
-It is for people to run, with whatever they have, and many clients go on after an error. So all of
-it is one transaction that is rolled back as a whole by the first value that has no exact number,
-and every statement after that fails, because what it is about has another name again.
+Users run it with any client, and many clients go on after an error. So all of it is one transaction
+that the first value without an exact number rolls back, and every statement after that fails,
+because the renamed tables and columns have their old names again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from laminar_dagster.sinks.sqlite.decimals import DIGITS, LARGEST_POWER
 from laminar_dagster.sinks.sqlite.identifiers import lower, quote
 from laminar_dagster.sinks.sqlite.triggers import keywords
 
-# What a list of names and types does not say about a table.
+# Clauses of a table's definition that its list of names and types does not show.
 _MORE: Final = re.compile(
     r"\b(AS|AUTOINCREMENT|CHECK|COLLATE|CONFLICT|DEFAULT|FOREIGN|GENERATED|REFERENCES|STRICT"
     r"|UNIQUE|VIRTUAL|WITHOUT)\b",
@@ -26,7 +26,7 @@ _MORE: Final = re.compile(
 )
 _ELSE: Final = "set decimals = 'text' to go on with text"
 _COLUMNS: Final = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?) ORDER BY cid'
-# To rename a column or a table rewrites every view and trigger that names it.
+# Renaming a column or a table rewrites the views and triggers that name it: drop and recreate them.
 _DEPENDING: Final = """
     SELECT type, name, sql FROM main.sqlite_master
     WHERE (type IN ('view', 'trigger') OR (type = 'index' AND tbl_name = ?)) AND sql IS NOT NULL
@@ -40,13 +40,13 @@ _UNIQUE: Final = """
 def way_out(
     connection: sqlite3.Connection, table: str, definition: str, columns: dict[str, pa.DataType]
 ) -> str:
-    """What to do about a table's columns with the text of decimals.
+    """Advice for a table whose columns hold decimals as text, with SQL to convert it if possible.
 
     Args:
-        connection: To its database.
-        table: Its name.
-        definition: The statement that made it.
-        columns: The view's types, by the table's names.
+        connection: A connection to its database.
+        table: The table's name.
+        definition: Its ``CREATE TABLE`` statement.
+        columns: The view's types of these columns, by the table's column names.
     """
     described = connection.execute(_COLUMNS, (table,)).fetchall()
     indexed = {lower(name) for (name,) in connection.execute(_UNIQUE, (table,)) if name}
@@ -61,9 +61,9 @@ def way_out(
     depending = connection.execute(_DEPENDING, (table,)).fetchall()
     script = "\n".join(
         [
-            # IMMEDIATE could fail, and then every statement would be a transaction of its own.
+            # Not IMMEDIATE: if that failed, each statement would be a transaction of its own.
             "BEGIN;",
-            # Those on a view go with it, so triggers come first.
+            # Triggers first: dropping a view drops its triggers.
             *(f"DROP {kind.upper()} {quote(name)};" for kind, name, _ in reversed(depending)),
             *steps,
             *(f"{statement};" for _, _, statement in depending),
@@ -74,13 +74,13 @@ def way_out(
 
 
 def _is_referred_to(connection: sqlite3.Connection) -> bool:
-    """Whether a table of the database refers to others, and would follow one that is renamed."""
+    """Whether any table has foreign keys, whose references a rename would rewrite."""
     tables = connection.execute("SELECT sql FROM main.sqlite_master WHERE type = 'table'")
     return any("REFERENCES" in keywords(definition).upper() for (definition,) in tables)
 
 
 def _in_place(table: str, columns: dict[str, pa.DataType], taken: set[str]) -> list[str]:
-    """A column of numbers beside each one of text, which then goes."""
+    """Add a numeric column for each text column, fill it, and drop the text column."""
     name, script, aside = quote(table), [], {}
     for column in columns:
         aside[column] = _free(f"{column}_text", taken)
@@ -108,7 +108,7 @@ def _made_anew(
     columns: dict[str, pa.DataType],
     described: Sequence[tuple[str, str, int, int]],
 ) -> list[str]:
-    """A table with numbers that takes the place of the one with text, which goes."""
+    """Create a new table with numeric columns, copy the rows, and drop the old table."""
     found = connection.execute("SELECT name FROM main.sqlite_master").fetchall()
     name = quote(table)
     before = quote(_free(f"{table}_text", {lower(each) for (each,) in found}))
@@ -128,7 +128,7 @@ def _made_anew(
         f"ALTER TABLE {name} RENAME TO {before};",
         f"CREATE TABLE {name} ({', '.join(parts)});",
         *_guard(before, values),
-        # Of every row that is exact nothing changes, and nothing is written.
+        # Changes no row: it fires the guard's trigger if there is an inexact one.
         f"UPDATE {before} SET {values[0][0]} = NULL WHERE NOT ({_all_exact(values)});",
         "DROP TRIGGER temp.laminar_inexact;",
         # Two texts of one number, such as 1.1 and 1.10, must not become one row.
@@ -138,7 +138,7 @@ def _made_anew(
 
 
 def _guard(table: str, values: Sequence[tuple[str, pa.DataType]]) -> list[str]:
-    """Roll back whatever was done if a value has no exact number."""
+    """A temporary trigger that rolls the transaction back if a value has no exact number."""
     what = ", ".join(value.strip('"') for value, _ in values).replace("'", "''")
     problem = f"{what}: a value has no exact number in SQLite, so nothing was changed; {_ELSE}"
     text = problem.replace("decimals = 'text'", "decimals = ''text''")
@@ -154,12 +154,12 @@ def _all_exact(values: Sequence[tuple[str, pa.DataType]], row: str = "") -> str:
 
 
 def _is_exact(text: str, scale: int) -> str:
-    """Whether a text is that of a number, by the scale that the view gives it."""
+    """A SQL condition: whether a text has an exact number, given the scale in the view."""
     known = [_is_whole(text, scale), f"CAST({text} AS REAL) = 0"]
     if 0 < scale <= LARGEST_POWER:
         digits = f"rtrim(ltrim(replace({text}, '.', ''), '-0'), '0')"
         known.append(f"substr({text}, -{scale + 1}, 1) = '.' AND length({digits}) <= {DIGITS}")
-    # SQLite takes a text that is no number for 0.
+    # Needed because SQLite casts a text that is no number to 0.
     is_number = f"{text} <> '' AND ltrim({text}, '-+.E0123456789') = ''"
     return f"({text} IS NULL OR {is_number} AND ({' OR '.join(known)}))"
 
@@ -170,9 +170,9 @@ def _is_whole(text: str, scale: int) -> str:
 
 
 def _number(text: str, kind: pa.DataType) -> str:
-    """The number of a text that is exact.
+    """A SQL expression: the number of an exact text.
 
-    To divide by a power of ten rounds once, as the sink does; SQLite reads a text less exactly.
+    Dividing by a power of ten rounds once, as in the sink; SQLite's cast of a text is less exact.
     """
     whole = f"WHEN {_is_whole(text, kind.scale)} THEN CAST({text} AS INTEGER)"
     power = min(max(kind.scale, 0), LARGEST_POWER)

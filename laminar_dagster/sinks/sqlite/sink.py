@@ -86,11 +86,11 @@ _MOVE_LEDGER: Final = f"""
 
 
 class SqliteSink:
-    """Appends or upserts rows into one table; see ``columns`` for how types are held.
+    """Appends or upserts rows into one table; see ``columns`` for how types are mapped.
 
-    An epoch is one transaction that also moves the sink's row in the table ``_laminar_ledger``
-    of the same database, so the two cannot part. Every call opens a connection of its own and
-    closes it; threads may share a sink. For a local disk: SQLite's locks do not work on most
+    An epoch is one transaction that also updates the sink's row in the table ``_laminar_ledger``
+    of the same database, so rows and ledger change atomically. Every call opens and closes its own
+    connection; threads may share a sink. For a local disk: SQLite's locks do not work on most
     network file systems.
 
     It uses Python's own SQLite. A second copy of the library in one process (as other Arrow
@@ -113,19 +113,19 @@ class SqliteSink:
         """Describe the sink. Nothing is opened.
 
         Args:
-            sink_id: Its name within the pipeline.
-            pipeline: Whose ledger row to keep.
-            path: The database file. A relative one is taken from the current folder, now.
-            table: The table in it.
-            mode: Whether rows are added, or take the place of those with their key.
+            sink_id: The sink's name within the pipeline.
+            pipeline: The pipeline's name, part of the ledger row's key.
+            path: The database file. A relative one is resolved against the current folder, now.
+            table: The table in the database.
+            mode: Whether rows are appended, or replace the rows with the same key.
             key: The columns that identify a row in upsert mode.
-            create: Whether to make the file, the table, and columns that the view gains.
-            decimals: Whether they are held as numbers, or as text with all their digits.
+            create: Whether to create the file, the table, and columns that the view gains.
+            decimals: Whether decimals are stored as numbers, or as text with all their digits.
             busy_timeout: Seconds to wait for another connection's lock.
 
         Raises:
             InvalidConfig: Mode and key contradict each other, or the table cannot be written.
-            InvalidName: SQLite cannot hold one of the names.
+            InvalidName: SQLite does not allow one of the names.
         """
         where = f"sink {sink_id}"
         if problem := problem_with_key(mode, key):
@@ -179,7 +179,7 @@ class SqliteSink:
 
     @property
     def sink_id(self) -> SinkId:
-        """Its name within the pipeline."""
+        """The sink's name within the pipeline."""
         return self._sink_id
 
     @property
@@ -189,8 +189,8 @@ class SqliteSink:
 
     @property
     def targets(self) -> frozenset[str]:
-        """The file behind every link, and the table: its name has no case for SQLite."""
-        # Only the letters of ASCII are folded.
+        """The file with links resolved, and the table in lower case: its name ignores case."""
+        # SQLite folds only ASCII letters.
         table = self._table.encode().lower().decode()
         return frozenset({f"sqlite://{os.path.realpath(self._path)}/{table}"})
 
@@ -199,7 +199,7 @@ class SqliteSink:
         return f"SqliteSink({self._sink_id!r}, {str(self._path)!r}, {self._table!r})"
 
     def ledger(self) -> EpochNumber | None:
-        """See ``Sink.ledger``. Makes no file and no table."""
+        """See ``Sink.ledger``. Creates no file and no table."""
         with self._reading() as connection:
             return self._read_ledger(connection)[0] if connection else None
 
@@ -212,7 +212,7 @@ class SqliteSink:
             return attested(row)
 
     def check(self, schema: pa.Schema, staged: StagedOutput | None = None) -> None:
-        """See ``Sink.check``. Makes no file and no table."""
+        """See ``Sink.check``. Creates no file and no table."""
         where = f"sink {self._sink_id}"
         try:
             with self._reading() as found, closing(sqlite3.connect(":memory:")) as empty:
@@ -246,7 +246,7 @@ class SqliteSink:
     def _places_held(
         self, connection: sqlite3.Connection, keys: Iterable[tuple[object, ...]]
     ) -> Iterator[int]:
-        """The places of those keys that the table has a row of."""
+        """The indexes of the keys of which the table has a row."""
         search = SearchStatement(self._table, self._key)
         numbered = ((place, *key) for place, key in enumerate(keys))
         at_once = search.keys_at_once(connection)
@@ -259,12 +259,12 @@ class SqliteSink:
 
         1. Take the write lock, before the ledger is read.
         2. Read the ledger, and decide.
-        3. Look at the table, make it if need be.
+        3. Look at the table, and create it if need be.
         4. Write the rows.
         5. Move the ledger.
-        6. Commit all of it.
+        6. Commit the transaction.
 
-        A process that dies before 6 has changed nothing: SQLite drops what has no commit mark.
+        A process that dies before 6 has changed nothing: SQLite discards uncommitted changes.
         """
         with (
             self._reported(epoch),
@@ -302,7 +302,7 @@ class SqliteSink:
 
     @property
     def _row(self) -> tuple[str, str]:
-        """What its row in the ledger is found by."""
+        """The key of the sink's row in the ledger."""
         return str(self._pipeline), str(self._sink_id)
 
     def _read_ledger(self, connection: sqlite3.Connection) -> Standing:
@@ -321,7 +321,7 @@ class SqliteSink:
     def _fit(
         self, connection: sqlite3.Connection, schema: pa.Schema
     ) -> tuple[tuple[SqliteColumn, ...], Fit]:
-        """The columns as they are held, and what has to be done to the table first."""
+        """How the columns are stored, and the statements that the table needs first."""
         check_columns(schema, self._key)
         columns = tuple(column_for(field, self._decimals) for field in stored_columns(schema))
         found = fit(connection, self._table, columns, self._key, create=self._create)
@@ -360,8 +360,8 @@ class SqliteSink:
         gone = connection.executemany(delete_statement(self._table, self._key), keys).rowcount
         if gone == len(keys):
             return
-        # A key that came and went within the epoch was never there. One that is still there is
-        # kept by a trigger.
+        # Fewer deletes than keys are fine if a row was inserted and retracted within the epoch. But
+        # a row that still exists was kept by a trigger.
         kept = sum(1 for _ in self._places_held(connection, keys))
         if kept:
             raise Unwritable(
@@ -374,16 +374,16 @@ class SqliteSink:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             if errors.is_busy(error):
-                # A reader was in the way, and SQLite has not begun: nothing is published.
+                # A reader's lock blocked the commit before it began: nothing is published.
                 raise
-            # A commit mark may have reached the file although the flush after it failed.
+            # The commit record may have reached the file although the flush after it failed.
             reason = errors.describe(error, self._path)
             raise CommitOutcomeUnknown(self._sink_id, epoch, reason) from error
 
     # --- connections and errors -------------------------------------------------------------------
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        # No transaction but those that are begun by name.
+        # isolation_level=None: only explicit BEGIN statements start transactions.
         return sqlite3.connect(
             f"{self._path.as_uri()}?mode={mode}",
             uri=True,
@@ -413,7 +413,7 @@ class SqliteSink:
             connection.close()
             if not errors.is_left_halfway(error):
                 raise
-            # Who may write rolls it back as soon as he looks.
+            # A dead writer's journal: a writable connection rolls it back on its first access.
             connection = self._connect("rw")
             connection.execute("PRAGMA query_only = ON")
         except BaseException:
@@ -423,21 +423,21 @@ class SqliteSink:
 
     def _make_durable(self, connection: sqlite3.Connection) -> None:
         try:
-            # A write-ahead log: readers neither wait for an epoch nor hold it up, and go on
-            # seeing the epoch before until the new one is whole.
+            # With a write-ahead log, readers and the writer do not block each other, and readers
+            # see the epoch before until the new one is committed.
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
         except sqlite3.OperationalError as error:
-            # Somebody else is using or switching it. The other journals are as safe.
+            # Another connection uses the database or switches its mode. Other modes are as safe.
             if not errors.is_busy(error):
                 raise
-        # Flush before the commit returns: with NORMAL, which many use with a write-ahead log, a
-        # power failure takes back an epoch that the checkpoint already counts on. EXTRA is FULL,
-        # and for a database that cannot have a write-ahead log, also flushes the folder.
+        # Flush before the commit returns: with NORMAL, which is common with a write-ahead log, a
+        # power failure could lose an epoch that a checkpoint already relies on. EXTRA is like FULL,
+        # and without a write-ahead log it also flushes the folder.
         connection.execute("PRAGMA synchronous = EXTRA")
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """A connection that changes nothing; None while there is no file."""
+        """A read-only connection; None if there is no file."""
         try:
             if not self._path.exists():
                 yield None
@@ -460,13 +460,13 @@ class SqliteSink:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Hold the write lock; what is not committed inside is rolled back."""
+    """A transaction with the write lock; rolled back unless committed inside."""
     # A deferred transaction would let two committers read the same ledger.
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
     finally:
-        # Not left to closing: a statement that a traceback keeps alive would keep the lock too.
+        # Explicit, because a statement that a traceback keeps alive would keep the lock past close.
         if connection.in_transaction:
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")

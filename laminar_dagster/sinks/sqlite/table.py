@@ -1,4 +1,4 @@
-"""The table a SQLite sink writes to: looking at it, making it, and the statements for it."""
+"""Match a view with the table of a SQLite sink, and build the SQL statements for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from laminar_dagster.sinks.sqlite.identifiers import lower, quote
 from laminar_dagster.sinks.sqlite.mending import way_out
 from laminar_dagster.sinks.sqlite.triggers import check_triggers
 
-# More rows in one statement cost less each; past this many the gain ends.
+# Rows per INSERT statement: more than this many are no faster.
 _ROWS_PER_STATEMENT: Final = 64
 
 _FIND: Final = """
@@ -33,10 +33,10 @@ class ExistingColumn:
     """A column that the table has.
 
     Attributes:
-        accepts: The storage classes it keeps as they are; for TEXT see ``keeps_digits``.
+        accepts: The storage classes it stores unchanged; for TEXT see ``keeps_digits``.
         keeps_digits: Whether text that looks like a number stays text.
         is_required: Whether an insert must name it.
-        is_row_number: Whether SQLite puts a number of its own where an insert puts a null.
+        is_row_number: Whether it is the rowid, for which SQLite replaces a null with a number.
     """
 
     name: str
@@ -54,8 +54,8 @@ class UniqueColumns:
 
     Attributes:
         columns: Their names in lower case.
-        folding: Those that are compared by another collation than BINARY, and which; to it,
-            different texts are one.
+        folding: The columns with a collation other than BINARY, by which different texts may be
+            equal, and that collation.
     """
 
     columns: frozenset[str]
@@ -64,13 +64,13 @@ class UniqueColumns:
 
 @dataclass(frozen=True, slots=True)
 class ExistingTable:
-    """A table that is there.
+    """An existing table.
 
     Attributes:
-        columns: By the name in lower case; SQLite does not tell case apart in ASCII.
-        unique: All that is unique in it.
-        triggers: Their names.
-        definition: The statement that made it.
+        columns: The columns by lower-case name; SQLite ignores the case of ASCII letters.
+        unique: The primary key and the unique indexes.
+        triggers: The names of its triggers.
+        definition: Its ``CREATE TABLE`` statement.
     """
 
     name: str
@@ -82,12 +82,12 @@ class ExistingTable:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What has to be done so that a table takes a view.
+    """What a table needs so that a view can be written to it.
 
     Attributes:
-        statements: Make the table, or add to it.
-        row_numbers: Columns of the view that must not be null, or SQLite makes up a number.
-        has_triggers: Whether the table has triggers. They may leave rows out.
+        statements: Create the table, or add columns.
+        row_numbers: Columns of the view that are the rowid, so that they must not be null.
+        has_triggers: Whether the table has triggers, which may drop rows.
     """
 
     statements: tuple[str, ...]
@@ -96,7 +96,7 @@ class Fit:
 
 
 def has_table(connection: sqlite3.Connection, table: str) -> bool:
-    """Whether there is a table, or something else of its name."""
+    """Whether a table or a view of that name exists."""
     return connection.execute(_FIND, (table,)).fetchone() is not None
 
 
@@ -104,7 +104,7 @@ def look_up(connection: sqlite3.Connection, table: str) -> ExistingTable | None:
     """Describe a table, or None when there is none.
 
     Raises:
-        Unwritable: The name belongs to something else.
+        Unwritable: The name is that of a view.
     """
     found = connection.execute(_FIND, (table,)).fetchone()
     if found is None:
@@ -117,7 +117,7 @@ def look_up(connection: sqlite3.Connection, table: str) -> ExistingTable | None:
         'SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?)', (name,)
     ).fetchall()
     primary = frozenset(lower(row[0]) for row in rows if row[4])
-    # A sole INTEGER PRIMARY KEY is the row number, which SQLite fills in itself.
+    # A single-column INTEGER PRIMARY KEY is the rowid, which SQLite generates for a null.
     filled_in = primary if len(primary) == 1 else frozenset()
     columns = {}
     for column, declared, not_null, default, _, hidden in rows:
@@ -132,7 +132,7 @@ def look_up(connection: sqlite3.Connection, table: str) -> ExistingTable | None:
             is_generated=hidden != 0,
             is_row_number=is_row_number,
         )
-    # The row number has no index. The index of any other primary key is among those found.
+    # The primary key is added because a rowid has no index; any other one is listed twice then.
     unique = (UniqueColumns(primary, {}), *_unique_indexes(connection, name))
     triggers = connection.execute(_TRIGGERS, (name,)).fetchall()
     return ExistingTable(name, columns, unique, tuple(each for (each,) in triggers), definition)
@@ -162,10 +162,10 @@ def _unique_indexes(connection: sqlite3.Connection, table: str) -> Iterator[Uniq
 
 
 def _affinity(declared: str, *, is_strict: bool) -> tuple[frozenset[Storage], bool]:
-    """What a column keeps as it is, by the rules of https://sqlite.org/datatype3.html."""
+    """The storage classes a column keeps unchanged; see https://sqlite.org/datatype3.html."""
     name = declared.upper()
     everything = frozenset(Storage)
-    # Such a column keeps text beside numbers, which then is larger than any of them.
+    # An untyped column keeps text beside numbers, and sorts it after all of them.
     untyped = everything - {Storage.NUMERIC}
     if is_strict:
         if name == "ANY":
@@ -179,7 +179,7 @@ def _affinity(declared: str, *, is_strict: bool) -> tuple[frozenset[Storage], bo
     if "BLOB" in name or not name:
         return untyped, True
     if "REAL" in name or "FLOA" in name or "DOUB" in name:
-        # A whole number would become a float, and lose its last digits above 2^53.
+        # An integer would become a float, and lose digits above 2^53.
         return everything - {Storage.INTEGER, Storage.NUMERIC}, False
     return everything, False
 
@@ -192,11 +192,11 @@ def fit(
     *,
     create: bool,
 ) -> Fit:
-    """Find out whether the table takes the columns. Changes nothing.
+    """Match the columns with the table. Changes nothing.
 
     Raises:
-        Unwritable: It does not, and why.
-        InvalidName: A column's name is one that SQLite cannot hold.
+        Unwritable: The table cannot hold the columns; says why.
+        InvalidName: SQLite does not allow a column's name.
     """
     existing = look_up(connection, table)
     if existing is None:
@@ -240,7 +240,7 @@ def _check_decimals(
     existing: ExistingTable,
     known: Sequence[tuple[SqliteColumn, ExistingColumn]],
 ) -> None:
-    """Refuse columns that hold, or may hold, the text of decimals beside their numbers."""
+    """Refuse columns that hold, or may hold, decimals as text beside numbers."""
     texts = {
         there.name: column.type
         for column, there in known
@@ -266,12 +266,12 @@ def _check_text_keys(
     known: Sequence[tuple[SqliteColumn, ExistingColumn]],
     key: tuple[str, ...],
 ) -> None:
-    """Refuse keys that would be written otherwise than those that are there: 1.1 beside 1.10."""
+    """Refuse decimal keys as text with another scale than the stored ones: 1.1 beside 1.10."""
     for column, there in known:
         is_text = column.storage is Storage.TEXT and pa.types.is_decimal(column.type)
         if not is_text or column.name not in key:
             continue
-        # A key near 0 is spelt with an exponent, and does not show how many digits there are.
+        # Skip keys near 0, which are written with an exponent and do not show their scale.
         find = (
             f"SELECT {quote(there.name)} FROM main.{quote(existing.name)}"
             f" WHERE {quote(there.name)} NOT LIKE '%E%' LIMIT 1"
@@ -314,7 +314,7 @@ def _check_key(table: str, existing: ExistingTable, key: Sequence[SqliteColumn])
             f"the key of table `{table}` is not unique;"
             f" make it so: CREATE UNIQUE INDEX … ON {quote(table)} ({names})"
         )
-    # Of several, SQLite chooses by which of them a row takes the place of another.
+    # All of them count: if several indexes match, SQLite chooses which one an upsert uses.
     folding = {name: collation for each in found for name, collation in each.folding.items()}
     for column in key:
         collation = folding.get(lower(column.name))
@@ -351,7 +351,7 @@ def _declare(column: SqliteColumn) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InsertStatement:
-    """Writes rows; in upsert mode a row takes the place of the one with its key.
+    """Inserts rows; in upsert mode, rows replace those with the same key.
 
     Columns that the view does not have are left as they are.
 
@@ -365,17 +365,17 @@ class InsertStatement:
     has_triggers: bool = False
 
     def sql(self, rows: int) -> str:
-        """For so many rows at once."""
+        """The statement for this number of rows."""
         names = ", ".join(map(quote, self.columns))
         one = f"({', '.join('?' * len(self.columns))})"
         values = ", ".join([one] * rows)
-        # A table may be made so that rows with a conflict are left out, or take others' places.
-        # Said here, ABORT overrides that; but it would override what triggers say as well.
+        # OR ABORT overrides ON CONFLICT clauses of the table, which may drop or replace rows. Not
+        # with triggers: it would override the clauses of their statements too.
         insert = "INSERT" if self.has_triggers else "INSERT OR ABORT"
         return f"{insert} INTO main.{quote(self.table)} ({names}) VALUES {values}{self._conflict()}"
 
     def rows_at_once(self, connection: sqlite3.Connection) -> int:
-        """How many rows one statement may take."""
+        """The number of rows per statement, within SQLite's limit of parameters."""
         limit = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
         return max(1, min(_ROWS_PER_STATEMENT, limit // len(self.columns)))
 
@@ -383,7 +383,7 @@ class InsertStatement:
         if not self.key:
             return ""
         target = ", ".join(map(quote, self.key))
-        # A row that is all key is put again: what does nothing is not counted.
+        # If all columns are key columns, update one to itself: DO NOTHING would not count the row.
         others = [quote(name) for name in self.columns if name not in self.key] or [
             quote(self.key[0])
         ]
@@ -392,23 +392,23 @@ class InsertStatement:
 
 
 def delete_statement(table: str, key: tuple[str, ...]) -> str:
-    """Deletes the row of one key."""
-    # Qualified: SQLite takes a quoted name that it does not know for a string.
+    """The statement that deletes the row of one key."""
+    # Qualified, because SQLite treats an unknown quoted name as a string.
     name = quote(table)
-    # By the collation of the key's index; the column's own may take more than one text for it.
+    # BINARY, as in the key's index: by the column's own collation, other keys might match too.
     matches = " AND ".join(f"{name}.{quote(column)} COLLATE BINARY = ?" for column in key)
     return f"DELETE FROM main.{name} WHERE {matches}"
 
 
 @dataclass(frozen=True, slots=True)
 class SearchStatement:
-    """Finds out which of some keys have a row: the numbers that stand before them."""
+    """Finds which of several numbered keys have a row; returns their numbers."""
 
     table: str
     key: tuple[str, ...]
 
     def sql(self, keys: int) -> str:
-        """For so many keys at once: to ask for each by itself takes thirty times as long."""
+        """The statement for this number of keys; a query per key would be thirty times slower."""
         columns = [f"k{number}" for number in range(len(self.key))]
         one = f"({', '.join('?' * (len(columns) + 1))})"
         name = quote(self.table)
@@ -418,11 +418,11 @@ class SearchStatement:
         )
         return (
             f"WITH wanted (place, {', '.join(columns)}) AS (VALUES {', '.join([one] * keys)})"
-            # A CROSS JOIN is what keeps SQLite from walking through the table.
+            # CROSS JOIN fixes the join order, so that SQLite does not scan the table.
             f" SELECT wanted.place FROM wanted CROSS JOIN main.{name} ON {matches}"
         )
 
     def keys_at_once(self, connection: sqlite3.Connection) -> int:
-        """How many keys one statement may take."""
+        """The number of keys per statement, within SQLite's limit of parameters."""
         limit = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
         return max(1, min(_ROWS_PER_STATEMENT, limit // (len(self.key) + 1)))

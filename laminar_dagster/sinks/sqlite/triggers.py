@@ -1,8 +1,8 @@
-"""What the triggers of a table may do to the rows of a view.
+"""Refuse triggers that would change the rows that a sink writes.
 
-A row that a trigger leaves out is missing from SQLite's count, and so is found by counting. What a
-trigger does in statements of its own is in no count. SQLite says when it compiles a statement what
-that statement and every trigger behind it may do, so nothing has to be run to find out.
+If a trigger drops a row, SQLite's count of changed rows shows it. Changes by a trigger's own
+statements are not in that count. But SQLite reports, when it compiles a statement, all actions of
+that statement and of the triggers it fires, so nothing has to be executed to find them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHANGES: Final = {
     sqlite3.SQLITE_INSERT: "add rows to",
     sqlite3.SQLITE_DELETE: "delete rows of",
 }
-# Texts, quoted names and comments: what stands in them is no clause.
+# Strings, quoted names and comments, which contain no keywords.
 _QUOTED: Final = re.compile(
     r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/""", re.DOTALL
 )
@@ -28,7 +28,7 @@ _LENIENT: Final = re.compile(r"\bON\s+CONFLICT\s+(IGNORE|REPLACE)\b", re.IGNOREC
 
 
 def keywords(definition: str) -> str:
-    """A statement without its texts, quoted names and comments."""
+    """A statement without its strings, quoted names and comments."""
     return _QUOTED.sub(" ", definition)
 
 
@@ -42,10 +42,10 @@ def check_triggers(
     """Refuse a table with triggers that would make it hold other rows than the view.
 
     Args:
-        connection: To its database. Nothing is changed.
-        table: Its name.
-        definition: The statement that made it.
-        statements: What the sink will send, and how many parameters each takes.
+        connection: A connection to its database. Nothing is changed.
+        table: The table's name.
+        definition: Its ``CREATE TABLE`` statement.
+        statements: The sink's statements, and the number of parameters of each.
         columns: The table's columns that the view has.
 
     Raises:
@@ -77,7 +77,7 @@ def check_triggers(
 def _actions(
     connection: sqlite3.Connection, statement: str, parameters: int
 ) -> list[tuple[int, str, str, str]]:
-    """What the triggers behind a statement may do: the action, the table, a column, which."""
+    """The actions of triggers that a statement fires: action code, table, column, trigger."""
     found: list[tuple[int, str, str, str]] = []
 
     def note(

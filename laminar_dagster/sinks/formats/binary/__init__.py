@@ -1,1 +1,1 @@
-"""What the binary formats have in common: numbers, texts and lists in bytes."""
+"""Byte encodings that Avro and Protobuf share: varints, decimals, nulls and lists."""

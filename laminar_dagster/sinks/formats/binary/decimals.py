@@ -1,4 +1,4 @@
-"""Decimals as two's complement numbers, highest byte first."""
+"""Decimals as big-endian two's complement numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DIGITS_IN_A_WORD: Final = 18
 
 
 def shortest(array: pa.Array) -> Cells:
-    """The digits of 128-bit or 256-bit decimals, in as few bytes as they need.
+    """The unscaled values of 128-bit or 256-bit decimals, each in as few bytes as it needs.
 
     Raises:
         BadValues: A value has more digits than its type says.
@@ -28,7 +28,8 @@ def shortest(array: pa.Array) -> Cells:
     if array.type.precision <= _DIGITS_IN_A_WORD:
         lines = _without_head(lines, _WORD)
     sign = _sign(lines)[:, None]
-    # A byte is left out if all up to it repeat the sign, and the next one still tells it.
+    # A leading byte is dropped if it and those before it only repeat the sign, and the next byte's
+    # high bit has the same sign.
     spare = np.logical_and.accumulate(lines[:, :-1] == sign, axis=1)
     spare &= (lines[:, 1:] ^ sign) < 128
     there = np.ones(lines.shape, np.bool_)
@@ -37,7 +38,7 @@ def shortest(array: pa.Array) -> Cells:
 
 
 def of_size(array: pa.Array, size: int) -> Lines:
-    """The digits of 128-bit or 256-bit decimals, in so many bytes each.
+    """The unscaled values of 128-bit or 256-bit decimals, in ``size`` bytes each.
 
     Raises:
         BadValues: A value has more digits than its type says.
@@ -60,12 +61,12 @@ def _lines(array: pa.Array) -> Lines:
 
 
 def _sign(lines: Lines) -> npt.NDArray[np.uint8]:
-    """A byte of the sign's bits."""
+    """The sign-extension byte of each value: 255 or 0."""
     return np.where(lines[:, 0] > 127, np.uint8(255), np.uint8(0))
 
 
 def _without_head(lines: Lines, size: int) -> Lines:
-    """The last bytes, if those before them are the sign alone."""
+    """The last ``size`` bytes; refuses values whose other bytes are not just sign extension."""
     kept = np.ascontiguousarray(lines[:, -size:])
     head = lines[:, :-size]
     sign = _sign(kept)[:, None]

@@ -1,4 +1,4 @@
-"""Values that are not always there, or of which a row has many, as pieces of binary rows."""
+"""Write nullable values and list elements as pieces of binary rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from laminar_dagster.sinks.bad_values import BadValues
 from laminar_dagster.sinks.numbers import Int64s
 from laminar_dagster.sinks.pieces import Fixed, Piece, from_offsets, joined, parts_of, spread
 
-# Values without nulls into as many rows.
+# Encodes an array without nulls, into pieces with one row per value.
 Write = Callable[[pa.Array], Sequence[Piece]]
 
 
@@ -22,7 +22,7 @@ def constant(data: bytes) -> Sequence[Piece]:
 
 
 def of_those_there(array: pa.Array, write: Write) -> Sequence[Piece]:
-    """What is written of the values that are not null; nothing stands in the rows of the others.
+    """Encode the values that are not null; rows with a null get no bytes.
 
     Raises:
         BadValues: A value does not fit.
@@ -38,13 +38,13 @@ def of_those_there(array: pa.Array, write: Write) -> Sequence[Piece]:
 
 
 def of_each_element(counts: Int64s, values: pa.Array, write: Write, step: str) -> pa.Array:
-    """What is written of the elements of each row, one behind the other.
+    """Encode list elements, and concatenate those of each row.
 
     Args:
         counts: How many elements each row has.
-        values: All of them.
-        write: What writes them; they may be null.
-        step: What an element is called.
+        values: The elements of all rows.
+        write: Encodes the elements, which may be null.
+        step: The name of an element in error paths.
 
     Raises:
         BadValues: An element does not fit.
@@ -53,6 +53,6 @@ def of_each_element(counts: Int64s, values: pa.Array, write: Write, step: str) -
         written = joined(len(values), write(values))
     except BadValues as bad:
         raise bad.within(owners_of(counts), len(counts), step) from None
-    # They stand in their order already: a row begins where its first element does.
+    # Elements are in row order already: a row begins where its first element does.
     offsets, data = parts_of(written)
     return from_offsets(offsets[offsets_of(counts)], data)

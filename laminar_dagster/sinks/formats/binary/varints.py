@@ -1,7 +1,7 @@
-"""Integers of seven bits a byte, lowest first, as Avro and Protobuf write them.
+"""Variable-length integers (LEB128) as Avro and Protobuf write them.
 
-All numbers of a column are written into as many bytes as the largest needs; which of them are
-there is told beside them, and what is not there never reaches a message.
+All numbers of a column get as many byte cells as the largest needs; a mask marks the cells in use,
+and unused ones are not written to the message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOW: Final = np.uint64(127)
 
 
 def varints(values: UInt64s) -> Piece:
-    """Numbers without a sign."""
+    """Unsigned varints."""
     largest = int(values.max()) if len(values) else 0
     size = max(1, -(-largest.bit_length() // _GROUP))
     if size == 1:
@@ -40,17 +40,17 @@ def varints(values: UInt64s) -> Piece:
 
 
 def zigzags(values: Int64s) -> Piece:
-    """Numbers of which the lowest bit is the sign."""
+    """Signed varints in zigzag form."""
     return varints(zigzag(values))
 
 
 def zigzag(values: Int64s) -> UInt64s:
-    """Numbers with their sign in the lowest bit."""
+    """Map signed to unsigned numbers, with the sign in the lowest bit."""
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
 def varint_bytes(value: int) -> bytes:
-    """One number without a sign."""
+    """One unsigned varint."""
     made = bytearray()
     while value > 127:
         made.append(value & 127 | 128)
