@@ -59,7 +59,7 @@ def whole_decimals_of(kind: pa.DataType, what: str) -> FromInts:
 
 
 def times_of(kind: pa.DataType, unit: str, what: str) -> FromInts:
-    """Numbers of ``ms``, ``us`` or ``ns`` since 1970 into TIMESTAMP, rounded down to microseconds."""
+    """Numbers of ``ms``, ``us`` or ``ns`` since 1970 as TIMESTAMP, rounded down to microseconds."""
 
     def stamp(values: Int64s, lanes: Lanes) -> pa.Array:
         if unit == "ns":
