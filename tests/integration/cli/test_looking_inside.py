@@ -226,8 +226,10 @@ def test_decimals_that_were_text_are_told_and_mended_by_what_is_told(project: Pr
 
 def test_validate_has_spark_look_at_the_queries(project: Project) -> None:
     found = project.laminar.json("validate", "--connect")["pipelines"][0]["connections"]
-    takes = {"part": "queries", "found": "Spark takes every one", "where": None, "error": None}
-    assert takes in found
+    (queries,) = (each for each in found if each["part"] == "queries")
+    assert queries["found"] == "Spark takes every one"
+    assert queries["error"] is None
+    assert queries["warning"] is None
     asked = [each for each in found if each["part"].startswith("columns of sink ")]
     assert [each["found"] for each in asked] == ["every one has its place"] * len(asked)
     assert len(asked) == 3
