@@ -232,7 +232,7 @@ def test_an_interrupt_leaves_no_client_behind(
         check=False,
     )
     assert read.returncode == 0, read.stderr
-    assert int(read.stdout) > 5
+    assert read.stdout.startswith(f"{interrupted_reader.TURNS} interrupted"), read.stdout
 
 
 def test_many_aborted_messages_are_no_stall(
