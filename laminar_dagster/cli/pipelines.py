@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from laminar_dagster.cli.errors import NoPipelines, SeveralPipelines, UnknownPipeline
 from laminar_dagster.cli.options import TEXT
 from laminar_dagster.cli.output import output_of
-from laminar_dagster.cli.spark_start import start_spark
-from laminar_dagster.config.mistakes import listed, nearest
 from laminar_dagster.config.model import PipelineModel
-from laminar_dagster.config.pipeline import PipelineConfig, find_pipelines, read_pipeline
+from laminar_dagster.config.pipeline import (
+    PipelineConfig,
+    find_pipeline,
+    find_pipelines,
+    read_pipeline,
+)
+from laminar_dagster.core.errors import NoEpochs, NoPipelines
+from laminar_dagster.runtime.spark_start import start_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from laminar_dagster.runtime.checkpoints import CheckpointStore
     from laminar_dagster.runtime.pipeline import Pipeline
 
 CallableT = TypeVar("CallableT", bound="Callable[..., Any]")
@@ -55,15 +60,7 @@ def find_folder(ctx: click.Context, name: str | None) -> Path:
     Raises:
         UnknownPipeline, SeveralPipelines, NoPipelines: As their names say.
     """
-    folders = {folder.name: folder for folder in find_folders(ctx)}
-    if name is None:
-        if len(folders) > 1:
-            raise SeveralPipelines(tuple(folders))
-        return next(iter(folders.values()))
-    if name not in folders:
-        suggestion = nearest(name, folders, listed(folders, "there is"))
-        raise UnknownPipeline(name[:80], suggestion)
-    return folders[name]
+    return find_pipeline(project_of(ctx), name)
 
 
 def find_config(ctx: click.Context, name: str | None) -> PipelineConfig:
@@ -100,6 +97,30 @@ def find_model(
     for warning in model.warnings:
         output_of(ctx).warn(warning)
     return model
+
+
+def open_history(ctx: click.Context, config: PipelineConfig) -> CheckpointStore:
+    """The store of a pipeline that has run.
+
+    Raises:
+        NoEpochs: It has no store yet.
+    """
+    from laminar_dagster.runtime.assembly import existing_checkpoints
+
+    checkpoints = existing_checkpoints(config, project_of(ctx))
+    if checkpoints is None:
+        raise NoEpochs(config.name)
+    return checkpoints
+
+
+def open_history_of(ctx: click.Context, pipeline: str | None) -> CheckpointStore:
+    """The same by the pipeline's name. A mistake in its SQL is no obstacle.
+
+    Raises:
+        NoEpochs: It has no store yet.
+        UsageError: There is no such pipeline.
+    """
+    return open_history(ctx, find_config(ctx, pipeline))
 
 
 def open_pipeline(

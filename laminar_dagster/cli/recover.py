@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from laminar_dagster.cli import wording
-from laminar_dagster.cli.epochs.history import open_history
 from laminar_dagster.cli.numbers import EPOCH, HOW_MANY_OR_NONE
 from laminar_dagster.cli.options import DurationType, PathType, json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import (
     find_model,
+    open_history,
     open_pipeline,
     pipeline_argument,
     project_of,

@@ -18,7 +18,7 @@ from laminar_dagster.cli.pipelines import find_model, pipeline_argument, project
 from laminar_dagster.cli.plain_documents import plain_moment
 from laminar_dagster.cli.reference_status import ReferenceStatus
 from laminar_dagster.cli.source_status import SourceStatus
-from laminar_dagster.cli.standing import Look, describe_step
+from laminar_dagster.cli.standing import describe_step, sink_document, sink_words
 from laminar_dagster.cli.tables import Block, Column, Fields, Line, Table
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.errors import IntegrityError, LaminarError, NoCheckpointAvailable
@@ -31,6 +31,7 @@ from laminar_dagster.runtime.backlog import Backlog, measure
 from laminar_dagster.runtime.clock import SystemClock
 from laminar_dagster.runtime.health import ask_health
 from laminar_dagster.runtime.ledgers import Ledgers
+from laminar_dagster.runtime.standing import Look
 
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -206,7 +207,7 @@ def _document(status: Status) -> dict[str, Any]:
         ],
         "sources": status.sources.documents(),
         "references": status.references.documents(),
-        "sinks": [each.document() for each in look.sinks()],
+        "sinks": [sink_document(each) for each in look.sinks()],
         "warnings": status.warnings,
     }
 
@@ -226,7 +227,7 @@ def _blocks(status: Status) -> Iterator[Block]:
                 (
                     str(each.sink_id),
                     "" if each.ledger is None else str(each.ledger),
-                    each.words(newest) if manifest or each.error else "nothing committed yet",
+                    sink_words(each, newest) if manifest or each.error else "nothing committed yet",
                 )
                 for each in status.look.sinks()
             ],

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import click
 
-from laminar_dagster.cli.errors import NoPipelines, SeveralPipelines
 from laminar_dagster.cli.options import PIPELINE_META, STORE_VARIABLE
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pipelines import find_config, find_model, project_of
-from laminar_dagster.core.errors import InvalidConfig
+from laminar_dagster.core.errors import InvalidConfig, NoPipelines, SeveralPipelines
 from laminar_dagster.core.ports import Sink
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 

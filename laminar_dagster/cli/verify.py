@@ -8,16 +8,14 @@ from typing import Any, Final
 import click
 
 from laminar_dagster.cli import wording
-from laminar_dagster.cli.epochs.history import open_history
-from laminar_dagster.cli.errors import NoEpochs
 from laminar_dagster.cli.numbers import EPOCH
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import output_of
-from laminar_dagster.cli.pipelines import find_model, open_pipeline, pipeline_argument
+from laminar_dagster.cli.pipelines import find_model, open_history, open_pipeline, pipeline_argument
 from laminar_dagster.cli.progress import live_line
 from laminar_dagster.cli.tables import Block, Column, Line, Table
 from laminar_dagster.config.model import PipelineModel
-from laminar_dagster.core.errors import NotReproduced
+from laminar_dagster.core.errors import NoEpochs, NotReproduced
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.runtime.rerun import Difference, Rerun, rerun
 from laminar_dagster.runtime.survey import newest_manifest, survey

@@ -14,9 +14,15 @@ from msgspec import Meta
 
 from laminar_dagster.config.cron import check_cron
 from laminar_dagster.config.metrics import MetricsConfig
+from laminar_dagster.config.mistakes import listed, nearest
 from laminar_dagster.config.strict_yaml import read_model
 from laminar_dagster.config.units import parse_duration, parse_size
-from laminar_dagster.core.errors import InvalidConfig
+from laminar_dagster.core.errors import (
+    InvalidConfig,
+    NoPipelines,
+    SeveralPipelines,
+    UnknownPipeline,
+)
 from laminar_dagster.core.ids import OperatorId, PipelineName, ReferenceId, SinkId, SourceId
 from laminar_dagster.core.ports import Admission
 
@@ -269,3 +275,26 @@ def config_file(project: Path, name: PipelineName) -> Path:
 def find_pipelines(project: Path) -> tuple[Path, ...]:
     """The folders of a project that describe a pipeline, by name."""
     return tuple(sorted(each.parent for each in (project / FOLDER).glob("*/pipeline.yml")))
+
+
+def find_pipeline(project: Path, name: str | None = None) -> Path:
+    """The folder of a pipeline.
+
+    Args:
+        project: The project's folder.
+        name: The pipeline; the only one need not be named.
+
+    Raises:
+        UnknownPipeline, SeveralPipelines, NoPipelines: As their names say.
+    """
+    folders = {folder.name: folder for folder in find_pipelines(project)}
+    if not folders:
+        raise NoPipelines(str(project.absolute()))
+    if name is None:
+        if len(folders) > 1:
+            raise SeveralPipelines(tuple(folders))
+        return next(iter(folders.values()))
+    if name not in folders:
+        suggestion = nearest(name, folders, listed(folders, "there is"))
+        raise UnknownPipeline(name[:80], suggestion)
+    return folders[name]

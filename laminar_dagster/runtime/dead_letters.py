@@ -8,7 +8,7 @@ Both kinds lie in the checkpoint of the epoch that read them.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,12 +16,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_dagster.core import layout
-from laminar_dagster.core.errors import InvalidConfig, RestoreFailed, UnknownSource
+from laminar_dagster.core.errors import (
+    IntegrityError,
+    InvalidConfig,
+    NoLetters,
+    RestoreFailed,
+    UnknownEpoch,
+    UnknownSource,
+)
 from laminar_dagster.core.ids import EpochNumber, SourceId
 from laminar_dagster.core.manifest import CheckpointManifest, FileEntry
 from laminar_dagster.core.ports import Source
 from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.history import confirmed_epoch, epoch_numbers, read_epoch
 
 LetterKind = Literal["bad", "late"]
 
@@ -71,6 +79,57 @@ def letters_of(manifest: CheckpointManifest) -> Iterator[Letters]:
             yield Letters(manifest, entry.source_id, "late", late)
 
 
+def all_letters(
+    checkpoints: CheckpointStore, on_damage: Callable[[IntegrityError], None]
+) -> Iterator[Letters]:
+    """The letters that are still stored, newest epoch first.
+
+    Args:
+        checkpoints: The pipeline's checkpoints.
+        on_damage: Called with the error of each damaged epoch, which is then skipped.
+    """
+    latest = confirmed_epoch(checkpoints)
+    for epoch in epoch_numbers(checkpoints):
+        try:
+            past = read_epoch(checkpoints, epoch, latest)
+        except IntegrityError as error:
+            on_damage(error)
+            continue
+        if past is None or past.manifest is None or past.state == "prepared":
+            continue
+        for letters in letters_of(past.manifest):
+            if past.state != "collected" or _is_there(checkpoints, letters):
+                yield letters
+
+
+def letters_of_epoch(
+    checkpoints: CheckpointStore,
+    epoch: int,
+    source: str | None = None,
+    kind: LetterKind | None = None,
+) -> list[Letters]:
+    """The letters of one epoch; at least one.
+
+    Raises:
+        UnknownEpoch: It has not begun.
+        NoLetters: Nothing was set aside, or it has been collected.
+    """
+    past = read_epoch(checkpoints, EpochNumber(epoch), confirmed_epoch(checkpoints))
+    if past is None:
+        raise UnknownEpoch(epoch, max(epoch_numbers(checkpoints), default=0))
+    found = [
+        letters
+        for letters in (letters_of(past.manifest) if past.manifest else ())
+        if source in (None, letters.source_id) and kind in (None, letters.kind)
+    ]
+    if not found or past.state == "prepared":
+        raise NoLetters(epoch, "nothing of the kind was set aside")
+    there = [letters for letters in found if _is_there(checkpoints, letters)]
+    if not there:
+        raise NoLetters(epoch, "it has been collected; `retention.dead_letters` says when")
+    return there
+
+
 def read_letters(checkpoints: CheckpointStore, letters: Letters) -> Iterator[pa.Table]:
     """The records, file by file, each verified by its checksum.
 
@@ -112,3 +171,10 @@ def replay_letters(
         return Replayed(letters.source_id, 0, cut_off, ())
     places = source.replay(letters.manifest.checkpoint_id, whole)
     return Replayed(letters.source_id, whole.num_rows, cut_off, places)
+
+
+def _is_there(checkpoints: CheckpointStore, letters: Letters) -> bool:
+    folder = layout.checkpoint_folder(letters.manifest.checkpoint_id)
+    wanted = {folder + file.path for file in letters.files}
+    found = {info.key for info in checkpoints.objects.list(f"{folder}dead_letters/")}
+    return wanted <= found

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_dagster.core import layout
-from laminar_dagster.core.errors import RestoreFailed, UnknownOperator
+from laminar_dagster.core.errors import RestoreFailed
 from laminar_dagster.core.ids import OperatorId, PartitionId
 from laminar_dagster.core.manifest import (
     CheckpointManifest,
@@ -19,6 +19,7 @@ from laminar_dagster.core.manifest import (
 from laminar_dagster.runtime.branches.rows import comparable
 from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.history import unknown_operator
 from laminar_dagster.spark.arrow_files import file_table
 from laminar_dagster.spark.columns import END, FIRST, LAST, SIDE, TIME
 from laminar_dagster.spark.join_shape import LEFT, JoinShape
@@ -60,12 +61,12 @@ def read_state(
     """Read and merge every file of an operator's state, without windows that are closed.
 
     Raises:
-        UnknownOperator: The checkpoint has no state of that name.
+        UnknownOperator: The checkpoint has no state of that name; names the nearest.
         ObjectMissing, ChecksumMismatch, RestoreFailed: A file is damaged.
     """
     entry = next((each for each in manifest.operators if each.operator_id == operator), None)
     if entry is None:
-        raise UnknownOperator(operator)
+        raise unknown_operator(manifest, operator)
     closed = closed_until(checkpoints, manifest, entry.operator_id)
     merged, shape = _merged(checkpoints, manifest, entry)
     if shape is None or merged is None:

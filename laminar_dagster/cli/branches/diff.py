@@ -13,9 +13,9 @@ from laminar_dagster.cli import wording
 from laminar_dagster.cli.arrow_rows import rows_document, rows_table
 from laminar_dagster.cli.branches.listing import standing_of
 from laminar_dagster.cli.branches.opening import Named, branch_argument
-from laminar_dagster.cli.epochs.history import open_history_of
 from laminar_dagster.cli.options import json_option, limit_option
 from laminar_dagster.cli.output import output_of
+from laminar_dagster.cli.pipelines import open_history_of
 from laminar_dagster.cli.tables import Block, Column, Line, Table
 from laminar_dagster.core.branch import BranchRecord
 from laminar_dagster.runtime.branches.comparing import OutputDifference, compare_outputs

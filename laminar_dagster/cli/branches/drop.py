@@ -6,10 +6,9 @@ import click
 
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.branches.opening import Named, branch_argument
-from laminar_dagster.cli.epochs.history import open_history
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import output_of
-from laminar_dagster.cli.pipelines import find_config, project_of
+from laminar_dagster.cli.pipelines import find_config, open_history, project_of
 from laminar_dagster.cli.tables import Line
 from laminar_dagster.runtime.branches.dropping import drop
 from laminar_dagster.runtime.branches.places import tables_folder

@@ -9,10 +9,9 @@ from typing import Any, Literal
 import click
 
 from laminar_dagster.cli import wording
-from laminar_dagster.cli.epochs.history import open_history
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import output_of
-from laminar_dagster.cli.pipelines import find_config, pipeline_argument
+from laminar_dagster.cli.pipelines import find_config, open_history, pipeline_argument
 from laminar_dagster.cli.tables import Block, Column, Line, Table
 from laminar_dagster.core.branch import BranchRecord
 from laminar_dagster.core.ids import EpochNumber

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from laminar_dagster.cli.epochs.history import open_history
 from laminar_dagster.cli.options import TEXT
-from laminar_dagster.cli.pipelines import project_of, spark_session
+from laminar_dagster.cli.pipelines import open_history, project_of, spark_session
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.branch import BranchSink
 from laminar_dagster.core.ids import BranchName

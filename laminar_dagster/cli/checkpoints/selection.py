@@ -5,23 +5,20 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from laminar_dagster.cli.errors import (
-    AmbiguousCheckpoint,
-    EpochWithoutCheckpoint,
-    IncompleteCheckpoint,
-    NothingConfirmed,
-    UnknownCheckpoint,
-)
+from laminar_dagster.cli.errors import AmbiguousCheckpoint, NothingConfirmed
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import (
+    IncompleteCheckpoint,
     IntegrityError,
     InvalidCheckpointId,
     NoCheckpointAvailable,
     ObjectMissing,
+    UnknownCheckpoint,
 )
 from laminar_dagster.core.ids import CheckpointId, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.runtime.checkpoints import CheckpointStore
+from laminar_dagster.runtime.history import without_checkpoint
 
 LATEST: Final = "latest"
 
@@ -60,26 +57,6 @@ def find_checkpoint(checkpoints: CheckpointStore, wanted: str) -> CheckpointId:
     return matches[0]
 
 
-def find_epoch_checkpoint(checkpoints: CheckpointStore, epoch: EpochNumber) -> CheckpointId:
-    """The id of the attempt that won an epoch. It need not have a manifest.
-
-    Raises:
-        EpochWithoutCheckpoint: Nobody has won it.
-        IntegrityError: The record of the winner is damaged, and no manifest is the epoch's.
-    """
-    try:
-        prepared = checkpoints.prepared(epoch)
-    except IntegrityError:
-        for candidate in checkpoints.candidates():
-            found = candidate.manifest
-            if isinstance(found, CheckpointManifest) and found.epoch == epoch:
-                return candidate.checkpoint_id
-        raise
-    if prepared is None:
-        raise EpochWithoutCheckpoint(epoch, "it has not begun, or is not computed yet")
-    return prepared.checkpoint_id
-
-
 def read_checkpoint(
     checkpoints: CheckpointStore, checkpoint: CheckpointId, wanted: str | EpochNumber
 ) -> CheckpointManifest:
@@ -93,10 +70,7 @@ def read_checkpoint(
     if manifest:
         return manifest
     if isinstance(wanted, EpochNumber):
-        pointer = checkpoints.latest()
-        is_past = pointer is not None and pointer.epoch >= wanted
-        reason = "it has been collected" if is_past else "it is prepared and not committed yet"
-        raise EpochWithoutCheckpoint(wanted, reason)
+        raise without_checkpoint(checkpoints, wanted)
     if wanted.strip().lower() == LATEST:
         raise ObjectMissing(layout.manifest_key(checkpoint))
     if any(checkpoints.objects.list(layout.checkpoint_folder(checkpoint))):

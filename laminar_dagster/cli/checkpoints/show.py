@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import click
 
-from laminar_dagster.cli.checkpoints.selection import (
-    find_checkpoint,
-    find_epoch_checkpoint,
-    read_checkpoint,
-)
+from laminar_dagster.cli.checkpoints.selection import find_checkpoint, read_checkpoint
 from laminar_dagster.cli.manifest_dossier import dossier
 from laminar_dagster.cli.numbers import EPOCH
 from laminar_dagster.cli.options import TEXT, json_option, store_option
@@ -21,6 +17,7 @@ from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock
+from laminar_dagster.runtime.history import find_epoch_checkpoint
 
 
 @click.command("show")

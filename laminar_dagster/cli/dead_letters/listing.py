@@ -8,13 +8,11 @@ from itertools import islice
 import click
 
 from laminar_dagster.cli import wording
-from laminar_dagster.cli.dead_letters.finding import all_letters
-from laminar_dagster.cli.epochs.history import open_history_of
 from laminar_dagster.cli.options import json_option, limit_option
 from laminar_dagster.cli.output import output_of
-from laminar_dagster.cli.pipelines import pipeline_argument
+from laminar_dagster.cli.pipelines import open_history_of, pipeline_argument
 from laminar_dagster.cli.tables import Block, Column, Line, Table
-from laminar_dagster.runtime.dead_letters import Letters
+from laminar_dagster.runtime.dead_letters import Letters, all_letters
 
 
 @click.command("list")
@@ -26,7 +24,7 @@ def command(ctx: click.Context, pipeline: str | None, limit: int | None) -> None
     """List the records that were set aside, by epoch, source and kind; newest first."""
     output = output_of(ctx)
     checkpoints = open_history_of(ctx, pipeline)
-    found = [*islice(all_letters(checkpoints, output), limit)]
+    found = [*islice(all_letters(checkpoints, lambda error: output.warn(str(error))), limit)]
     output.result(
         lambda: {
             "dead_letters": [

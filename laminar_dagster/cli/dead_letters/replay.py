@@ -7,15 +7,13 @@ from collections.abc import Iterator
 import click
 
 from laminar_dagster.cli import wording
-from laminar_dagster.cli.dead_letters.finding import letters_of_epoch
-from laminar_dagster.cli.epochs.history import open_history
 from laminar_dagster.cli.numbers import EPOCH
 from laminar_dagster.cli.options import TEXT, json_option
 from laminar_dagster.cli.output import output_of
-from laminar_dagster.cli.pipelines import find_model, pipeline_argument, project_of
+from laminar_dagster.cli.pipelines import find_model, open_history, pipeline_argument, project_of
 from laminar_dagster.cli.tables import Block, Line
 from laminar_dagster.runtime.assembly import build_adapters
-from laminar_dagster.runtime.dead_letters import Replayed, replay_letters
+from laminar_dagster.runtime.dead_letters import Replayed, letters_of_epoch, replay_letters
 
 
 @click.command("replay")

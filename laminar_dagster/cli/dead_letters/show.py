@@ -10,15 +10,13 @@ import pyarrow as pa
 
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.arrow_rows import rows_document, rows_table
-from laminar_dagster.cli.dead_letters.finding import letters_of_epoch
-from laminar_dagster.cli.epochs.history import open_history_of
 from laminar_dagster.cli.numbers import EPOCH
 from laminar_dagster.cli.options import TEXT, json_option, limit_option
 from laminar_dagster.cli.output import output_of
-from laminar_dagster.cli.pipelines import pipeline_argument
+from laminar_dagster.cli.pipelines import open_history_of, pipeline_argument
 from laminar_dagster.cli.tables import Block, Line
 from laminar_dagster.runtime.checkpoints import CheckpointStore
-from laminar_dagster.runtime.dead_letters import LetterKind, Letters, read_letters
+from laminar_dagster.runtime.dead_letters import LetterKind, Letters, letters_of_epoch, read_letters
 
 
 @click.command("show")

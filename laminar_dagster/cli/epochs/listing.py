@@ -9,22 +9,15 @@ from typing import Any, Final
 import click
 
 from laminar_dagster.cli import wording
-from laminar_dagster.cli.epochs.history import (
-    PastEpoch,
-    confirmed_epoch,
-    epoch_numbers,
-    open_history,
-    read_epoch,
-)
-from laminar_dagster.cli.errors import NoEpochs
 from laminar_dagster.cli.options import json_option, limit_option
 from laminar_dagster.cli.output import output_of
-from laminar_dagster.cli.pipelines import find_config, pipeline_argument
+from laminar_dagster.cli.pipelines import find_config, open_history, pipeline_argument
 from laminar_dagster.cli.tables import Block, Column, Line, Table
-from laminar_dagster.core.errors import IntegrityError
+from laminar_dagster.core.errors import IntegrityError, NoEpochs
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock
+from laminar_dagster.runtime.history import PastEpoch, confirmed_epoch, epoch_numbers, read_epoch
 
 _COLUMNS: Final = (
     Column("epoch", right=True),

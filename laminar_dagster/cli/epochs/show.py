@@ -9,23 +9,22 @@ from typing import Any, Final
 import click
 
 from laminar_dagster.cli import manifest_dossier, wording
-from laminar_dagster.cli.epochs.history import (
-    PastEpoch,
-    confirmed_epoch,
-    epoch_numbers,
-    open_history,
-    read_epoch,
-)
 from laminar_dagster.cli.epochs.ranges import ranges_table
-from laminar_dagster.cli.errors import NoEpochs, UnknownEpoch
 from laminar_dagster.cli.numbers import EPOCH
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.pinned_tables import pin_document, pinned_tables
-from laminar_dagster.cli.pipelines import find_config, find_model, pipeline_argument, project_of
+from laminar_dagster.cli.pipelines import (
+    find_config,
+    find_model,
+    open_history,
+    pipeline_argument,
+    project_of,
+)
 from laminar_dagster.cli.plain_documents import plain_document
-from laminar_dagster.cli.standing import Look, describe_step
+from laminar_dagster.cli.standing import describe_step
 from laminar_dagster.cli.tables import Block, Fields, Line
+from laminar_dagster.core.errors import NoEpochs, UnknownEpoch
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.protocol import Step
@@ -34,7 +33,9 @@ from laminar_dagster.core.upkeep import describe_upkeep
 from laminar_dagster.runtime.assembly import build_adapters
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock
+from laminar_dagster.runtime.history import PastEpoch, confirmed_epoch, epoch_numbers, read_epoch
 from laminar_dagster.runtime.ledgers import Ledgers
+from laminar_dagster.runtime.standing import Look
 from laminar_dagster.runtime.survey import newest_manifest, survey
 
 _STATES: Final = {

@@ -9,14 +9,13 @@ import click
 import pyarrow as pa
 
 from laminar_dagster.cli.arrow_rows import rows_document, rows_table
-from laminar_dagster.cli.epochs.history import open_history_of
 from laminar_dagster.cli.numbers import EPOCH
 from laminar_dagster.cli.options import TEXT, json_option, limit_option
 from laminar_dagster.cli.output import output_of
-from laminar_dagster.cli.pipelines import pipeline_argument
-from laminar_dagster.cli.state.reading import manifest_of, state_of
+from laminar_dagster.cli.pipelines import open_history_of, pipeline_argument
+from laminar_dagster.cli.state.reading import manifest_of
 from laminar_dagster.cli.tables import Block, Line
-from laminar_dagster.runtime.state_reader import CHANGE, compare_states
+from laminar_dagster.runtime.state_reader import CHANGE, compare_states, read_state
 
 
 @click.command("diff")
@@ -53,7 +52,7 @@ def command(
     before = manifest_of(ctx, checkpoints, pipeline, old)
     after = manifest_of(ctx, checkpoints, pipeline, new)
     changes = compare_states(
-        state_of(checkpoints, before, operator), state_of(checkpoints, after, operator)
+        read_state(checkpoints, before, operator), read_state(checkpoints, after, operator)
     )
     kinds = Counter(changes.column(CHANGE).to_pylist())
     output_of(ctx).result(

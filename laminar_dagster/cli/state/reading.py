@@ -1,17 +1,15 @@
-"""The state of an operator after an epoch, as the command line asks for it."""
+"""The checkpoint of an epoch, as commands about state ask for it."""
 
 from __future__ import annotations
 
 import click
 
-from laminar_dagster.cli.checkpoints.selection import find_epoch_checkpoint, read_checkpoint
-from laminar_dagster.cli.errors import NoEpochs, UnknownStateOperator
 from laminar_dagster.cli.pipelines import find_config
-from laminar_dagster.config.mistakes import listed, nearest
+from laminar_dagster.core.errors import NoEpochs
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.runtime.checkpoints import CheckpointStore
-from laminar_dagster.runtime.state_reader import OperatorState, read_state
+from laminar_dagster.runtime.history import epoch_manifest
 from laminar_dagster.runtime.survey import newest_manifest, survey
 
 
@@ -25,25 +23,8 @@ def manifest_of(
         NoEpochs: There is none yet.
     """
     if epoch is not None:
-        number = EpochNumber(epoch)
-        found = find_epoch_checkpoint(checkpoints, number)
-        return read_checkpoint(checkpoints, found, number)
+        return epoch_manifest(checkpoints, EpochNumber(epoch))
     newest = newest_manifest(checkpoints, survey(checkpoints))
     if newest is None:
         raise NoEpochs(find_config(ctx, pipeline).name)
     return newest
-
-
-def state_of(
-    checkpoints: CheckpointStore, manifest: CheckpointManifest, operator: str
-) -> OperatorState:
-    """The open windows of an operator.
-
-    Raises:
-        UnknownStateOperator: It has no such operator; names the nearest.
-    """
-    names = [str(each.operator_id) for each in manifest.operators]
-    if operator not in names:
-        suggestion = nearest(operator, names, listed(names, "operators with state"))
-        raise UnknownStateOperator(operator[:80], manifest.epoch, suggestion)
-    return read_state(checkpoints, manifest, operator)

@@ -8,15 +8,14 @@ import click
 
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.arrow_rows import rows_document, rows_table
-from laminar_dagster.cli.epochs.history import open_history_of
 from laminar_dagster.cli.numbers import EPOCH
 from laminar_dagster.cli.options import TEXT, json_option, limit_option
 from laminar_dagster.cli.output import output_of
-from laminar_dagster.cli.pipelines import pipeline_argument
-from laminar_dagster.cli.state.reading import manifest_of, state_of
+from laminar_dagster.cli.pipelines import open_history_of, pipeline_argument
+from laminar_dagster.cli.state.reading import manifest_of
 from laminar_dagster.cli.tables import Block, Line
 from laminar_dagster.core.manifest import CheckpointManifest
-from laminar_dagster.runtime.state_reader import OperatorState
+from laminar_dagster.runtime.state_reader import OperatorState, read_state
 
 
 @click.command("show")
@@ -40,7 +39,7 @@ def command(
     """
     checkpoints = open_history_of(ctx, pipeline)
     manifest = manifest_of(ctx, checkpoints, pipeline, epoch)
-    state = state_of(checkpoints, manifest, operator)
+    state = read_state(checkpoints, manifest, operator)
     shown = state.rows.slice(0, limit)
     output_of(ctx).result(
         lambda: {

@@ -17,7 +17,9 @@
         ├── UsageError       the caller or the configuration is wrong          exit 2
         │   └── InvalidName   InvalidCheckpointId   InvalidConfig   AuthFailed
         │       UnknownOperator   UnknownSource   EpochNotCommitted   InvalidState
-        │       UnknownBranch
+        │       UnknownBranch   NoPipelines   SeveralPipelines   UnknownPipeline   NoEpochs
+        │       UnknownEpoch   EpochWithoutCheckpoint   UnknownCheckpoint
+        │       IncompleteCheckpoint   NoLetters   JavaMissing   UnknownView   UnlikeColumns
         ├── RefusedError     going on would lose or duplicate data             exit 3
         │   └── RetentionExpired   SlotNotFound   SeekFailed   SourceReplaced   LedgerMismatch
         │       OperatorMismatch   NonDeterministicOperator   ConditionsIgnored   EpochOutOfOrder
@@ -103,6 +105,21 @@ from laminar_dagster.core.errors.refusals import (
     TimelineChanged,
     VersionReplaced,
 )
+from laminar_dagster.core.errors.requests import (
+    EpochWithoutCheckpoint,
+    IncompleteCheckpoint,
+    JavaMissing,
+    NoEpochs,
+    NoLetters,
+    NoPipelines,
+    SeveralPipelines,
+    UnknownCheckpoint,
+    UnknownEpoch,
+    UnknownOperator,
+    UnknownPipeline,
+    UnknownView,
+    UnlikeColumns,
+)
 from laminar_dagster.core.errors.transient import (
     AcknowledgeFailed,
     CheckpointListFailed,
@@ -130,7 +147,6 @@ from laminar_dagster.core.errors.usage import (
     InvalidName,
     InvalidState,
     UnknownBranch,
-    UnknownOperator,
     UnknownSource,
     UsageError,
 )
@@ -159,22 +175,28 @@ __all__ = [
     "EpochOutOfOrder",
     "EpochTaken",
     "EpochWaits",
+    "EpochWithoutCheckpoint",
     "FailedError",
     "FencedError",
     "FencedOut",
     "GateFailed",
+    "IncompleteCheckpoint",
     "IntegrityError",
     "InvalidCheckpointId",
     "InvalidConfig",
     "InvalidManifest",
     "InvalidName",
     "InvalidState",
+    "JavaMissing",
     "LaminarError",
     "LedgerMismatch",
     "MalformedDocument",
     "ManifestWriteFailed",
     "ModelFailed",
     "NoCheckpointAvailable",
+    "NoEpochs",
+    "NoLetters",
+    "NoPipelines",
     "NonDeterministicOperator",
     "NotReproduced",
     "ObjectExists",
@@ -195,6 +217,7 @@ __all__ = [
     "SchemaChanged",
     "SeekFailed",
     "ServiceFailed",
+    "SeveralPipelines",
     "SinkUnavailable",
     "SlotNotFound",
     "SourceReplaced",
@@ -210,9 +233,14 @@ __all__ = [
     "TransactionBeginFailed",
     "TransactionInitFailed",
     "UnknownBranch",
+    "UnknownCheckpoint",
+    "UnknownEpoch",
     "UnknownOperator",
     "UnknownOutcome",
+    "UnknownPipeline",
     "UnknownSource",
+    "UnknownView",
+    "UnlikeColumns",
     "UnsupportedVersion",
     "UpkeepFenced",
     "UpkeepWaits",

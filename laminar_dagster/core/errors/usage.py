@@ -68,17 +68,6 @@ class AuthFailed(UsageError):
 
 
 @dataclass(eq=False)
-class UnknownOperator(UsageError):
-    """No operator of that name."""
-
-    operator_id: str
-
-    kind = "unknown_operator"
-    text = "there is no operator {operator_id}"
-    hint = "`checkpoints show` lists the operators of a checkpoint"
-
-
-@dataclass(eq=False)
 class UnknownSource(UsageError):
     """The checkpoint has offsets for a source that is not there."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from laminar_dagster.core import layout
-from laminar_dagster.core.errors import IntegrityError, UnknownOperator
+from laminar_dagster.core.errors import IntegrityError
 from laminar_dagster.core.ids import OperatorId, PartitionId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.ports import ObjectStore, Restorable
@@ -20,6 +20,7 @@ from laminar_dagster.core.recovery import (
     RecoveryPlan,
 )
 from laminar_dagster.runtime.checked_files import check_file, read_verified
+from laminar_dagster.runtime.history import unknown_operator
 from laminar_dagster.runtime.recovery.deadline import Deadline, side_by_side
 from laminar_dagster.runtime.recovery.progress import ProgressReporter
 
@@ -67,7 +68,7 @@ def chains_of(
     known = {entry.operator_id for entry in plan.manifest.operators}
     for wanted in sorted(operators or ()):
         if wanted not in known:
-            raise UnknownOperator(wanted)
+            raise unknown_operator(plan.manifest, wanted)
     found: defaultdict[tuple[OperatorId, PartitionId], list[OperatorSnapshotRef]]
     found = defaultdict(list)
     for file in plan.operator_snapshots:

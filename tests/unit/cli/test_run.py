@@ -17,16 +17,15 @@ from typing import Any
 import click
 import pytest
 
-from laminar_dagster.cli import run, signals, spark_start
-from laminar_dagster.cli.errors import JavaMissing
+from laminar_dagster.cli import run, signals
 from laminar_dagster.cli.signals import StopRequest
-from laminar_dagster.cli.spark_start import start_spark
 from laminar_dagster.config.model import PipelineModel
-from laminar_dagster.core.errors import ComputeFailed, SparkLost
+from laminar_dagster.core.errors import ComputeFailed, JavaMissing, SparkLost
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.ports import Admission, Violation
-from laminar_dagster.runtime import steps
+from laminar_dagster.runtime import spark_start, steps
 from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.spark_start import start_spark
 from laminar_dagster.testing.memory_pipeline import MemoryEngine
 from tests.unit.cli.conditions import ClockOf2026, History, Project
 
@@ -453,7 +452,7 @@ def test_every_wrong_option_is_told_before_anything_is_made(project: Project) ->
 def test_only_the_usual_lines_are_kept_from_standard_error() -> None:
     program = """
 import os, subprocess, sys
-from laminar_dagster.cli.spark_start import _without_noise
+from laminar_dagster.runtime.spark_start import _without_noise
 with _without_noise():
     text = 'x WARN NativeCodeLoader: Unable\\nERROR real trouble\\nTo adjust logging level use sc.setLogLevel(n)\\n'
     child = subprocess.Popen([sys.executable, "-c", f"import os, time; time.sleep(1); os.write(2, {text.encode()!r})"])

@@ -1,22 +1,17 @@
-"""The epochs of a store: which there are, and how far each is."""
+"""The epochs of a store: which there are, how far each is, and which checkpoint an epoch has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-import click
-
-from laminar_dagster.cli.errors import NoEpochs
-from laminar_dagster.cli.pipelines import find_config, project_of
-from laminar_dagster.config.pipeline import PipelineConfig
+from laminar_dagster.config.mistakes import listed, nearest
 from laminar_dagster.core import layout
-from laminar_dagster.core.errors import IntegrityError
-from laminar_dagster.core.ids import GENESIS, EpochNumber
+from laminar_dagster.core.errors import EpochWithoutCheckpoint, IntegrityError, UnknownOperator
+from laminar_dagster.core.ids import GENESIS, CheckpointId, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.prepared import LatestPointer
 from laminar_dagster.core.recovery import FoundEpoch
-from laminar_dagster.runtime.assembly import existing_checkpoints
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.survey import find_epoch
 
@@ -54,28 +49,6 @@ class PastEpoch:
         return self.found.prepared.manifest if self.found.prepared else None
 
 
-def open_history(ctx: click.Context, config: PipelineConfig) -> CheckpointStore:
-    """The store of a pipeline that has run.
-
-    Raises:
-        NoEpochs: It has no store yet.
-    """
-    checkpoints = existing_checkpoints(config, project_of(ctx))
-    if checkpoints is None:
-        raise NoEpochs(config.name)
-    return checkpoints
-
-
-def open_history_of(ctx: click.Context, pipeline: str | None) -> CheckpointStore:
-    """The same by the pipeline's name. A mistake in its SQL is no obstacle.
-
-    Raises:
-        NoEpochs: It has no store yet.
-        UsageError: There is no such pipeline.
-    """
-    return open_history(ctx, find_config(ctx, pipeline))
-
-
 def epoch_numbers(checkpoints: CheckpointStore) -> list[EpochNumber]:
     """Every epoch that has begun, newest first."""
     keys = (layout.parse_epoch_key(each.key) for each in checkpoints.objects.list(layout.EPOCHS))
@@ -103,6 +76,54 @@ def read_epoch(
         return None
     is_latest = latest is not None and latest.epoch == epoch
     return PastEpoch(found, _state(found, latest.epoch if latest else GENESIS), is_latest)
+
+
+def find_epoch_checkpoint(checkpoints: CheckpointStore, epoch: EpochNumber) -> CheckpointId:
+    """The id of the attempt that won an epoch. It need not have a manifest.
+
+    Raises:
+        EpochWithoutCheckpoint: Nobody has won it.
+        IntegrityError: The record of the winner is damaged, and no manifest is the epoch's.
+    """
+    try:
+        prepared = checkpoints.prepared(epoch)
+    except IntegrityError:
+        for candidate in checkpoints.candidates():
+            found = candidate.manifest
+            if isinstance(found, CheckpointManifest) and found.epoch == epoch:
+                return candidate.checkpoint_id
+        raise
+    if prepared is None:
+        raise EpochWithoutCheckpoint(epoch, "it has not begun, or is not computed yet")
+    return prepared.checkpoint_id
+
+
+def epoch_manifest(checkpoints: CheckpointStore, epoch: EpochNumber) -> CheckpointManifest:
+    """The manifest of a committed epoch.
+
+    Raises:
+        EpochWithoutCheckpoint: It has none, or none any more.
+        IntegrityError: It is damaged.
+    """
+    manifest = checkpoints.manifest(find_epoch_checkpoint(checkpoints, epoch))
+    if manifest is None:
+        raise without_checkpoint(checkpoints, epoch)
+    return manifest
+
+
+def without_checkpoint(checkpoints: CheckpointStore, epoch: EpochNumber) -> EpochWithoutCheckpoint:
+    """Why an epoch that has a winner has no manifest."""
+    pointer = checkpoints.latest()
+    is_past = pointer is not None and pointer.epoch >= epoch
+    reason = "it has been collected" if is_past else "it is prepared and not committed yet"
+    return EpochWithoutCheckpoint(epoch, reason)
+
+
+def unknown_operator(manifest: CheckpointManifest, operator: str) -> UnknownOperator:
+    """The error for an operator that a checkpoint holds no state of, with the nearest name."""
+    names = [str(each.operator_id) for each in manifest.operators]
+    suggestion = nearest(operator, names, listed(names, "operators with state"))
+    return UnknownOperator(operator[:80], int(manifest.epoch), suggestion)
 
 
 def _state(found: FoundEpoch, confirmed: EpochNumber) -> EpochState:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from laminar_dagster.cli.errors import JavaMissing
+from laminar_dagster.core.errors import JavaMissing
 
 # What every start says, on every machine.
 _NOISE: Final = (
