@@ -1,4 +1,4 @@
-"""Pipelines from Python, in a project that `laminar init` makes: the page, the notebook, the edges."""
+"""Pipelines from Python, in a project of `laminar init`: the page, the notebook, the edges."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_dead_letters_have_their_epoch_and_source(pipeline: laminar.ProjectPipel
     for kind in ("bad", "late"):
         wanted = sum(each["records"] for each in told if each["kind"] == kind)
         assert wanted
-        found = pipeline.dead_letters(kind=kind)  # type: ignore[arg-type]
+        found = pipeline.dead_letters(kind=kind)
         assert len(found) == wanted
         assert found.to_arrow().column_names[:2] == ["epoch", "source"]
     with pytest.raises(NoLetters):
