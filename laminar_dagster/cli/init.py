@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -15,9 +15,10 @@ import click
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.errors import CannotMakeProject, FolderNotEmpty
 from laminar_dagster.cli.options import TEXT, PathType, json_option
-from laminar_dagster.cli.output import output_of
+from laminar_dagster.cli.output import json_text, output_of
 from laminar_dagster.cli.sample_clicks import sample_files
 from laminar_dagster.cli.tables import Block, Line
+from laminar_dagster.config.json_schema import pipeline_schema
 from laminar_dagster.core.ids import PipelineName
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ _TEMPLATE: Final = "project_template"
 _SUFFIX: Final = ".template"
 _PLACEHOLDER: Final = "__pipeline__"
 _EXAMPLE: Final = "clickstream"
+_CONFIG: Final = "/pipeline.yml"
+_SCHEMA: Final = "pipeline.schema.json"
 # The files of the example that every project has.
 _OF_ANY: Final = frozenset({".gitignore", "definitions.py", "workspace.yaml"})
 
@@ -104,6 +107,7 @@ def command(
             path: text for path, text in project_files(PipelineName(name)) if path in _OF_ANY
         }
         project.update(wish.files(PipelineName(name), found))
+    project |= with_schemas(project)
     _write(folder, project)
     pipeline, commands = name, _next_commands(folder, found)
     output_of(ctx).result(
@@ -120,6 +124,16 @@ def project_files(name: PipelineName) -> Iterator[tuple[str, str]]:
         yield path.replace(_PLACEHOLDER, name).removesuffix(_SUFFIX), text
     for path, text in sample_files():
         yield f"input/{path}", text
+
+
+def with_schemas(project: Mapping[str, str]) -> dict[str, str]:
+    """Each ``pipeline.yml`` of a project with a first line that editors read, and what it names."""
+    files = {}
+    for path, text in project.items():
+        if path.endswith(_CONFIG):
+            files[path] = f"# yaml-language-server: $schema={_SCHEMA}\n{text}"
+            files[path.removesuffix(_CONFIG) + f"/{_SCHEMA}"] = json_text(pipeline_schema()) + "\n"
+    return files
 
 
 def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversable]]:

@@ -41,6 +41,10 @@ _COMMANDS: Final = {
         "laminar_dagster.cli.epochs.group",
         "List epochs, and show all that one did.",
     ),
+    "schema": LazyCommand(
+        "laminar_dagster.cli.schema",
+        "Print the JSON schema of pipeline.yml, for editors.",
+    ),
     "plan": LazyCommand(
         "laminar_dagster.cli.plan",
         "Show what a changed pipeline does to its state.",

@@ -115,6 +115,7 @@ class WatermarkConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Event time of a source, and how far behind the newest event it may lag.
 
     Attributes:
+        column: The column of event time.
         delay: None for the connector's default, which is zero for most.
     """
 
@@ -158,7 +159,10 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A source in YAML: the same as a ``CREATE SOURCE TABLE``.
 
     Attributes:
+        name: What queries call it.
+        connector: The kind of system: ``kafka``, ``file``, ….
         columns: Types by name, as SQL spells them, for example ``TIMESTAMP NOT NULL``.
+        watermark: Its event time; without it, it has none.
         key: The columns of its primary key.
         options: The options of the connector.
     """
@@ -175,7 +179,9 @@ class ReferenceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A reference table in YAML: the same as a ``CREATE REFERENCE TABLE``.
 
     Attributes:
-        columns: As in ``SourceConfig``.
+        name: What queries call it.
+        connector: The kind of system: ``file``, ``delta``, ….
+        columns: Types by name, as SQL spells them.
         key: The columns of its primary key.
         options: The options of the connector.
     """
@@ -188,7 +194,14 @@ class ReferenceConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SinkConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A sink in YAML: the same as a ``CREATE SINK``."""
+    """A sink in YAML: the same as a ``CREATE SINK``.
+
+    Attributes:
+        name: What the sink is called.
+        view: The view whose rows it writes.
+        connector: The kind of system: ``postgres``, ``delta``, ….
+        options: The options of the connector.
+    """
 
     name: SinkId
     view: OperatorId
@@ -200,7 +213,11 @@ class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The content of ``pipeline.yml``.
 
     Attributes:
+        name: What the pipeline is called.
         store: Where checkpoints live: a path (from the project's folder), ``file://`` or ``s3://``.
+        description: What it is for, in a sentence that Dagster shows.
+        retention: How much history to keep.
+        epoch: How much an epoch takes at most.
         buckets: Hash buckets of each operator's state; ``laminar rescale`` follows a change.
         determinism: Whether to refuse views that are not deterministic, or only warn of them.
         idle_timeout: After how long without records a partition no longer holds the watermark.
@@ -211,6 +228,9 @@ class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
         owners: The owners in Dagster: mail addresses, or ``team:name``.
         checks: When Dagster warns.
         metrics: Where measurements go.
+        sources: Sources, as ``CREATE SOURCE TABLE`` in SQL.
+        references: Reference tables, as ``CREATE REFERENCE TABLE`` in SQL.
+        sinks: Sinks, as ``CREATE SINK`` in SQL.
         spark: Settings of Spark, for example ``spark.sql.shuffle.partitions``.
     """
 

@@ -21,6 +21,7 @@ FILES = {
     "definitions.py",
     "workspace.yaml",
     "dbt_like_configs/shop/pipeline.yml",
+    "dbt_like_configs/shop/pipeline.schema.json",
     "dbt_like_configs/shop/sources.sql",
     "dbt_like_configs/shop/sinks.sql",
     "dbt_like_configs/shop/models/clicks_per_minute.sql",
@@ -48,7 +49,7 @@ def test_makes_a_project_that_validates(tmp_path: Path) -> None:
 def test_tells_what_to_do_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     told = Laminar()("init", "my shop").stdout
-    assert "Pipeline clickstream is in my shop: 12 files." in told
+    assert "Pipeline clickstream is in my shop: 13 files." in told
     assert "  cd 'my shop'\n  laminar validate\n  laminar run\n" in told
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
