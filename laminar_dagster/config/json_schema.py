@@ -30,12 +30,15 @@ def pipeline_schema() -> dict[str, Any]:
     )
     models = {each.__name__: each for each in _models(PipelineConfig)}
     described = {name: _object(part, models[name]) for name, part in parts.items()}
-    return {
+    document = {
         "$schema": DIALECT,
         "title": "pipeline.yml of laminar-dagster",
         **reference,
         "$defs": described,
     }
+    # Defaults of the models are tuples, and JSON has lists.
+    schema: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
+    return schema
 
 
 def _of_name(kind: type) -> dict[str, Any]:
