@@ -22,7 +22,7 @@ $(shell test -x "$$(cat $(JAVA) 2>/dev/null)/bin/java" || rm -f $(JAVA))
 # Spark takes the Java that the set-up found, which need not be on the PATH.
 with_java = export JAVA_HOME="$$(cat $(JAVA))";
 
-.PHONY: help setup demo kafka-demo ui test check format lint types imports unit unit-core lock audit services-up services-down bench bench-kafka soak clean
+.PHONY: help setup demo kafka-demo ui test check format lint types imports unit unit-core lock docs audit services-up services-down bench bench-kafka soak clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,10 @@ unit: unit-core  ## Unit tests but the slow ones
 
 lock:  ## Resolve the dependencies anew into requirements.lock
 	@infra/bootstrap.sh lock
+
+docs: $(ENV)  ## Build the documentation as a site; a link that leads nowhere is an error
+	@$(PYTHON) -m infra.docs_site && infra/bootstrap.sh docs
+	@echo "Open .laminar/site/html/index.html"
 
 audit: $(ENV)  ## Known vulnerabilities of the locked packages; says so where advisories cannot be reached
 	@infra/bootstrap.sh audit | $(PYTHON) -m infra.audit

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # bootstrap.sh sync   Create .venv with exactly what requirements.lock names, and the project itself.
 # bootstrap.sh lock   Resolve the dependencies anew into requirements.lock.
+# bootstrap.sh docs   Build the documentation's site of the pages that infra/docs_site.py wrote.
 # bootstrap.sh audit  Print what is known against the packages of the lock, as JSON.
 # Needs nothing but bash and a Python; uv is taken from the PATH or installed privately.
 set -euo pipefail
@@ -8,6 +9,7 @@ cd "$(dirname "$0")/.."
 
 UV_VERSION=0.13.7
 PIP_AUDIT_VERSION=2.10.1
+MKDOCS_MATERIAL_VERSION=9.8.1
 CACHE="${LAMINAR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/laminar-dagster}"
 
 die() { echo "error: $*" >&2; exit 1; }
@@ -94,9 +96,15 @@ audit() {
     printf '%s\n' "$report"
 }
 
+docs() {
+    NO_MKDOCS_2_WARNING=1 "$uv" tool run --quiet --from mkdocs --with "mkdocs-material==$MKDOCS_MATERIAL_VERSION" \
+        mkdocs build --strict --quiet
+}
+
 case "${1:-}" in
     sync) sync ;;
     lock) lock ;;
     audit) audit ;;
-    *) die "usage: bootstrap.sh sync | lock | audit" ;;
+    docs) docs ;;
+    *) die "usage: bootstrap.sh sync | lock | audit | docs" ;;
 esac
