@@ -7,8 +7,6 @@ together and work together.
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.kafka.contestants import protocol
-from infra.cache import cache_dir, install_once
-from infra.errors import ServiceUnavailable
+from infra.cache import install_once
+from infra.environments import python_with, run
 from infra.maven import Artifact
 
 _ROOT: Final = Path(protocol.__file__).parents[3]
@@ -114,7 +112,7 @@ def flink_kafka() -> Program:
 
 def quix() -> Program:
     """Quix Streams."""
-    python = _environment(f"bench-quix-{QUIX}", [f"quixstreams[avro]=={QUIX}"])
+    python = python_with(f"bench-quix-{QUIX}", [f"quixstreams[avro]=={QUIX}"])
     return Program(f"{_CONTESTANTS}.quix", python, {})
 
 
@@ -123,24 +121,9 @@ _WRITERS: Final = "bench.sinks.contestants"
 
 
 def _flink(module: str, name: str, artifacts: Sequence[Artifact]) -> Program:
-    python = _environment(f"bench-flink-{FLINK}", [f"apache-flink=={FLINK}"])
+    python = python_with(f"bench-flink-{FLINK}", [f"apache-flink=={FLINK}"])
     jars = _jars(name, artifacts)
     return Program(module, python, {"BENCH_FLINK_JARS": ";".join(jar.as_uri() for jar in jars)})
-
-
-def _environment(name: str, requirements: Sequence[str]) -> Path:
-    """A Python that has something installed, and nothing of the project.
-
-    Raises:
-        ServiceUnavailable: It could not be installed.
-    """
-
-    def build(folder: Path) -> None:
-        home = str(folder / "env")
-        _run(name, [_uv(), "venv", "--quiet", "--python", sys.executable, home])
-        _run(name, [_uv(), "pip", "install", "--quiet", "--python", home, *requirements])
-
-    return install_once(name, build) / "env" / "bin" / "python"
 
 
 def _jars(name: str, artifacts: Sequence[Artifact]) -> list[Path]:
@@ -153,29 +136,6 @@ def _jars(name: str, artifacts: Sequence[Artifact]) -> list[Path]:
     def build(folder: Path) -> None:
         for each in artifacts:
             wanted = f"-Dartifact={each.group}:{each.name}:{each.version}"
-            _run(name, [*_MAVEN, wanted, f"-DoutputDirectory={folder}"])
+            run(name, [*_MAVEN, wanted, f"-DoutputDirectory={folder}"])
 
     return sorted(install_once(name, build).glob("*.jar"))
-
-
-def _run(name: str, command: Sequence[str]) -> None:
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise ServiceUnavailable(name, f"cannot be installed:\n{done.stdout}")
-
-
-def _uv() -> str:
-    """The one on the PATH, or the one that the set-up of the project brought."""
-    if found := shutil.which("uv"):
-        return found
-    own_copies = sorted(cache_dir().glob("uv-*/bin/uv"))
-    if not own_copies:
-        raise ServiceUnavailable("uv", "install uv")
-    return str(own_copies[-1])

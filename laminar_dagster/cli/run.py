@@ -47,7 +47,12 @@ _HOW_TO_SEE: Final = "Set DAGSTER_HOME to a folder, and epochs are runs of Dagst
 
 @click.command("run")
 @pipeline_argument
-@click.option("--epochs", type=HOW_MANY, metavar="N", help="Run so many epochs, also empty ones.")
+@click.option(
+    "--epochs",
+    type=HOW_MANY,
+    metavar="N",
+    help="Run so many epochs, also empty ones; with --until-caught-up at most so many.",
+)
 @click.option(
     "--until-caught-up",
     is_flag=True,
@@ -84,8 +89,8 @@ def command(
     Ctrl-C or SIGTERM ends it after the epoch at hand, with 0; a second one at once, with 130 or
     143. However it ends, nothing is lost or doubled: the next run goes on from there.
     """
-    if (epochs is not None) + until_caught_up + forever > 1:
-        raise click.UsageError("give one of --epochs N, --until-caught-up and --forever", ctx)
+    if forever and (epochs is not None or until_caught_up):
+        raise click.UsageError("give --forever, or --epochs N and --until-caught-up", ctx)
     output = output_of(ctx)
     home = _dagster_home(with_dagster)
     model = find_model(ctx, pipeline, builds_contracts=True)
@@ -106,10 +111,10 @@ def command(
                 loop = EpochLoop(opened, runner, tell, lambda: stop.wanted, telemetry.waiting)
                 if forever:
                     loop.run_forever(model.config.epoch.longest_wait)
-                elif epochs is not None:
-                    loop.run_epochs(epochs)
+                elif epochs is None or until_caught_up:
+                    loop.run_until_caught_up(epochs)
                 else:
-                    loop.run_until_caught_up()
+                    loop.run_epochs(epochs)
 
         error = _caught(work, stop)
         if error is not None:
@@ -120,7 +125,7 @@ def command(
             output.result(dict, lambda: _blocks(done, name, ""))
         raise error
     ended = "stopped as asked" if stop.wanted else "ran as many epochs as asked for"
-    if not stop.wanted and epochs is None:
+    if not stop.wanted and (epochs is None or (until_caught_up and done.total < epochs)):
         ended = "nothing is left to read"
     seen = _HOW_TO_SEE if home is None and with_dagster is None else ""
     output.result(lambda: _document(done, name, error), lambda: _blocks(done, name, ended, seen))

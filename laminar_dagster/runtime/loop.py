@@ -94,14 +94,22 @@ class EpochLoop:
                 return
             self._run_one()
 
-    def run_until_caught_up(self) -> None:
+    def run_until_caught_up(self, most: int | None = None) -> None:
         """Finish begun epochs, then run epochs while data waits; none of these is empty.
+
+        Args:
+            most: At most so many epochs.
 
         Raises:
             LaminarError: As ``EpochRunner.run``, or of a source that cannot be asked.
         """
-        while not self.should_stop() and (epoch := self._epoch_with_work()):
+        done = 0
+        while (most is None or done < most) and not self.should_stop():
+            epoch = self._epoch_with_work()
+            if epoch is None:
+                return
             self._run_one(epoch)
+            done += 1
 
     def run_forever(self, longest_wait: timedelta) -> None:
         """Wait for data and run epochs until ``should_stop``.

@@ -127,6 +127,16 @@ def test_catches_up_and_makes_no_empty_epoch(stage: Stage) -> None:
     assert sorted(stage.world.table.rows) == stage.world.log.expected()
 
 
+def test_catches_up_with_at_most_so_many_epochs(stage: Stage) -> None:
+    stage.arrive(1, 2, 3, 4, 5, 6, 7)()
+    stage.loop().run_until_caught_up(2)
+    assert stage.reads() == [3, 3]
+    stage.loop().run_until_caught_up(0)
+    assert stage.reads() == [3, 3]
+    stage.loop().run_until_caught_up(2)
+    assert stage.reads() == [3, 3, 1]
+
+
 def test_without_data_not_even_the_first_epoch_is_made(stage: Stage) -> None:
     stage.loop().run_until_caught_up()
     assert stage.events == []

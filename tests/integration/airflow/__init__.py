@@ -1,0 +1,1 @@
+"""Epochs as tasks of a real Airflow."""
