@@ -17,7 +17,7 @@ from laminar_dagster.core import layout
 from laminar_dagster.core.ids import CheckpointId, EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.ports import StagedOutput
-from laminar_dagster.runtime.assembly import SINKS, known_connectors
+from laminar_dagster.runtime.assembly import build_sink, known_connectors
 from laminar_dagster.runtime.checked_files import read_verified
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.survey import survey
@@ -78,9 +78,7 @@ class Watch:
         self.max_records = model.config.epoch.max_records
         self._store = project / model.config.store
         self._checkpoints = CheckpointStore(open_store(model.config.store, project))
-        self._sinks = tuple(
-            SINKS[table.connector](table, project, model.config.name) for table in model.sinks
-        )
+        self._sinks = tuple(build_sink(table, project, model.config.name) for table in model.sinks)
 
     def look(self) -> Look:
         """How far it is now."""

@@ -68,8 +68,18 @@ class SourceTraits:
     enforces_keys: bool = False
 
 
+Kind = Literal["source", "reference table", "sink"]
+
 # From the options of a source or sink: each bad option, its problem, and what to do.
 OptionCheck = Callable[[Mapping[str, str]], Iterable[tuple[str, str, str]]]
+# The same for a connector of a kind, by its name.
+ConnectorCheck = Callable[[Kind, str, Mapping[str, str]], Iterable[tuple[str, str, str]]]
+
+
+def _unchecked(
+    _kind: Kind, _connector: str, _options: Mapping[str, str]
+) -> Iterable[tuple[str, str, str]]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +89,18 @@ class Connectors:
     Attributes:
         traits: For connectors of sources with traits: a function from the options of a source. It
             ignores invalid values, which the adapter refuses.
-        checks: Checks of options beyond their names: each yields an option, what is wrong with
-            it, and what to do. The adapter checks the same, but only here is the option's line in
-            the file known.
-        doubts: Like ``checks``, for what is allowed but discouraged: warnings.
+        mistakes: Checks options beyond their names: yields an option, what is wrong with it, and
+            what to do. Also where the connector itself cannot be used. The adapter checks the
+            same, but only here is the option's line in the file known.
+        doubts: Like ``mistakes``, for what is allowed but discouraged: warnings.
     """
 
     sources: Mapping[str, Collection[str]]
     sinks: Mapping[str, Collection[str]]
     references: Mapping[str, Collection[str]] = field(default_factory=dict)
     traits: Mapping[str, Callable[[Mapping[str, str]], SourceTraits]] = field(default_factory=dict)
-    checks: Mapping[str, OptionCheck] = field(default_factory=dict)
-    doubts: Mapping[str, OptionCheck] = field(default_factory=dict)
+    mistakes: ConnectorCheck = _unchecked
+    doubts: ConnectorCheck = _unchecked
 
     def traits_of(self, connector: str, options: Mapping[str, str]) -> SourceTraits:
         """The traits of a source with this connector and these options."""
@@ -100,7 +110,7 @@ class Connectors:
 
 def check_options(
     options: Options,
-    kind: Literal["source", "reference table", "sink"],
+    kind: Kind,
     owner: str,
     connectors: Connectors | None,
     environment: Mapping[str, str],
@@ -147,10 +157,9 @@ def check_options(
             hint = nearest(name, known, listed(known, "options"))
             problem = f"connector `{connector}` has no option `{name[:80]}`"
             report.add(options.places[name], problem, hint)
-    for checks, note in ((connectors.checks, report.add), (connectors.doubts, report.warn)):
-        if connector in checks:
-            for name, problem, hint in checks[connector](options.values):
-                note(options.places[name], problem, hint)
+    for check, note in ((connectors.mistakes, report.add), (connectors.doubts, report.warn)):
+        for name, problem, hint in check(kind, connector, options.values):
+            note(options.places.get(name, options.where), problem, hint)
     return connector
 
 

@@ -7,15 +7,13 @@ pipeline calls it. It starts no Spark, and creates no store, folder or database.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from laminar_dagster.clients.kafka.options import secrets_in_plain_text
-from laminar_dagster.clients.kafka.properties import property_mistakes
-from laminar_dagster.config.connectors import Connectors
+from laminar_dagster.config.connectors import Connectors, Kind, SourceTraits
 from laminar_dagster.config.definition import define
 from laminar_dagster.config.mistakes import Report
 from laminar_dagster.config.model import (
@@ -38,58 +36,33 @@ from laminar_dagster.core.ports import (
     ObjectStore,
     Reference,
     Sink,
-    SnapshotKeeper,
     Source,
 )
+from laminar_dagster.plugins.declarations import (
+    ReferenceConnector,
+    ReferenceContext,
+    SinkConnector,
+    SinkContext,
+    SourceConnector,
+    SourceContext,
+    TableConnector,
+)
+from laminar_dagster.plugins.registry import find, known_names, missing_extras, use
 from laminar_dagster.runtime.branches.published import branch_sinks
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.collector import Retention
 from laminar_dagster.runtime.pipeline import CountedKey, Pipeline
 from laminar_dagster.runtime.snapshots import StoredSnapshots
-from laminar_dagster.sinks.delta.sink import DeltaSink
-from laminar_dagster.sinks.kafka.sink import KafkaSink
-from laminar_dagster.sinks.mysql.sink import MysqlSink
-from laminar_dagster.sinks.postgres.sink import PostgresSink
-from laminar_dagster.sinks.sqlite.sink import SqliteSink
-from laminar_dagster.sources.file.source import FileSource
-from laminar_dagster.sources.kafka.source import KafkaSource
-from laminar_dagster.sources.kafka.traits import kafka_traits
-from laminar_dagster.sources.mysql.options import mysql_cdc_traits
-from laminar_dagster.sources.mysql.source import MysqlCdcSource
-from laminar_dagster.sources.postgres.source import PostgresCdcSource
-from laminar_dagster.sources.postgres.traits import postgres_cdc_traits
-from laminar_dagster.sources.references.delta import DeltaReference
-from laminar_dagster.sources.references.file import FileReference
-from laminar_dagster.sources.references.postgres import PostgresReference
 from laminar_dagster.stores.url import local_folder, open_store
 
 if TYPE_CHECKING:
     from laminar_dagster.spark.session import SessionFactory
 
 BuiltT = TypeVar("BuiltT")
-SourceBuilder = Callable[[SourceTable, Path, Mapping[str, str]], Source]
-SnapshotSourceBuilder = Callable[[SourceTable, Path, Mapping[str, str], SnapshotKeeper], Source]
-
-SOURCES: Final[Mapping[str, SourceBuilder]] = {
-    "file": FileSource.from_table,
-    "kafka": KafkaSource.from_table,
-}
-# Sources that begin with a snapshot: they also get the keeper that stores it.
-SNAPSHOT_SOURCES: Final[Mapping[str, SnapshotSourceBuilder]] = {
-    "mysql-cdc": MysqlCdcSource.from_table,
-    "postgres-cdc": PostgresCdcSource.from_table,
-}
-REFERENCES: Final[Mapping[str, Callable[[ReferenceTable, Path], Reference]]] = {
-    "delta": DeltaReference.from_table,
-    "file": FileReference.from_table,
-    "postgres": PostgresReference.from_table,
-}
-SINKS: Final[Mapping[str, Callable[[SinkTable, Path, PipelineName], Sink]]] = {
-    "delta": DeltaSink.from_table,
-    "mysql": MysqlSink.from_table,
-    "kafka": KafkaSink.from_table,
-    "postgres": PostgresSink.from_table,
-    "sqlite": SqliteSink.from_table,
+_KINDS: Final[Mapping[Kind, type[TableConnector]]] = {
+    "source": SourceConnector,
+    "sink": SinkConnector,
+    "reference table": ReferenceConnector,
 }
 
 
@@ -104,18 +77,45 @@ class Adapters:
 
 def known_connectors() -> Connectors:
     """All connectors, any option allowed: each adapter checks its own options."""
+    sources = known_names(SourceConnector)
     return Connectors(
-        sources=dict.fromkeys((*SOURCES, *SNAPSHOT_SOURCES), ("*",)),
-        sinks=dict.fromkeys(SINKS, ("*",)),
-        references=dict.fromkeys(REFERENCES, ("*",)),
-        traits={
-            "kafka": kafka_traits,
-            "mysql-cdc": mysql_cdc_traits,
-            "postgres-cdc": postgres_cdc_traits,
-        },
-        checks={"kafka": property_mistakes},
-        doubts={"kafka": secrets_in_plain_text},
+        sources=dict.fromkeys(sources, ("*",)),
+        sinks=dict.fromkeys(known_names(SinkConnector), ("*",)),
+        references=dict.fromkeys(known_names(ReferenceConnector), ("*",)),
+        traits={name: partial(_traits, name) for name in sources},
+        mistakes=_mistakes,
+        doubts=_doubts,
     )
+
+
+def _traits(name: str, options: Mapping[str, str]) -> SourceTraits:
+    try:
+        # Not `use`: without a missing extra the traits are still known, and the queries checked.
+        return find(SourceConnector, name, "").traits(options)
+    except (InvalidConfig, ImportError):
+        # ``_mistakes`` says why.
+        return SourceTraits()
+
+
+def _mistakes(kind: Kind, name: str, options: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
+    try:
+        connector = find(_KINDS[kind], name, "")
+    except InvalidConfig as error:
+        return [("connector", error.problem, error.suggestion)]
+    if missing := [*missing_extras(_KINDS[kind], name, connector.extras, options)]:
+        return missing
+    try:
+        return use(_KINDS[kind], name, options, "", lambda found: [*found.mistakes(options)])
+    except InvalidConfig as error:
+        return [("connector", error.problem, error.suggestion)]
+
+
+def _doubts(kind: Kind, name: str, options: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
+    try:
+        return use(_KINDS[kind], name, options, "", lambda found: [*found.doubts(options)])
+    except InvalidConfig:
+        # ``_mistakes`` says why.
+        return ()
 
 
 def assemble(model: PipelineModel, project: Path, session: SessionFactory | None) -> Pipeline:
@@ -181,11 +181,14 @@ def _check_targets(models: Sequence[PipelineModel], project: Path, report: Repor
     """Report two sinks with one target: each would take the other's rows for its own."""
     names = {str(model.config.name) for model in models}
     others = (folder for folder in find_pipelines(project) if folder.name not in names)
+    systems = {_system(table) for model in models for table in model.sinks}
     written: dict[str, SinkTable] = {}
     for folder in others:
         name = PipelineName(folder.name)
         for table in read_sinks(folder):
-            written |= dict.fromkeys(_targets(table, project, name), table)
+            # Clients of other systems are not loaded for what they cannot write to.
+            if _system(table) in systems:
+                written |= dict.fromkeys(_targets(table, project, name), table)
     for model in models:
         for table in model.sinks:
             targets = _targets(table, project, model.config.name)
@@ -195,6 +198,14 @@ def _check_targets(models: Sequence[PipelineModel], project: Path, report: Repor
                 hint = f"give each a table of its own; the other is at {first.place}"
                 report.add(str(table.place), problem, hint)
             written |= dict.fromkeys(targets, table)
+
+
+def _system(table: SinkTable) -> str:
+    """What a sink's connector writes to; its own name if it cannot be loaded."""
+    try:
+        return find(SinkConnector, table.connector, "").system or table.connector
+    except InvalidConfig:
+        return table.connector
 
 
 def _targets(table: SinkTable, project: Path, pipeline: PipelineName) -> tuple[str, ...]:
@@ -336,13 +347,8 @@ def build_source(
         store: The pipeline's store, for snapshots; None if there is none yet.
 
     Raises:
-        InvalidConfig: An option is wrong, or the connector unknown.
+        InvalidConfig: An option is wrong, or the connector unknown or not usable.
     """
-    build = SOURCES.get(table.connector)
-    from_snapshot = SNAPSHOT_SOURCES.get(table.connector)
-    if build is None and from_snapshot is None:
-        known = f"connectors of sources: {', '.join((*SOURCES, *SNAPSHOT_SOURCES))}"
-        raise InvalidConfig(str(table.place), f"no connector {table.connector!r}", known)
     # Event time becomes NOT NULL: a record without one belongs to no window, and is a dead letter.
     times = {table.watermark.column} if table.watermark else set()
     columns = tuple(
@@ -351,33 +357,36 @@ def build_source(
     )
     defaults = {"idle.timeout": config.idle_timeout, "on_gap": config.on_gap}
     table = dataclasses.replace(table, columns=columns)
-    if from_snapshot is not None:
-        return from_snapshot(table, project, defaults, StoredSnapshots(store, table.source_id))
-    assert build is not None
-    return build(table, project, defaults)
+    context = SourceContext(project, defaults, StoredSnapshots(store, table.source_id))
+    where = str(table.place)
+    return use(
+        SourceConnector, table.connector, table.options, where, lambda it: it.build(table, context)
+    )
 
 
 def build_reference(table: ReferenceTable, project: Path) -> Reference:
     """The adapter of a reference table; nothing is opened yet.
 
     Raises:
-        InvalidConfig: An option is wrong, or the connector unknown.
+        InvalidConfig: An option is wrong, or the connector unknown or not usable.
     """
-    build = REFERENCES.get(table.connector)
-    if build is None:
-        known = f"connectors of reference tables: {', '.join(REFERENCES)}"
-        raise InvalidConfig(str(table.place), f"no connector {table.connector!r}", known)
-    return build(table, project)
+    context, where = ReferenceContext(project), str(table.place)
+    return use(
+        ReferenceConnector,
+        table.connector,
+        table.options,
+        where,
+        lambda it: it.build(table, context),
+    )
 
 
 def build_sink(table: SinkTable, project: Path, pipeline: PipelineName) -> Sink:
     """The adapter of a sink; nothing is opened yet.
 
     Raises:
-        InvalidConfig: An option is wrong, or the connector unknown.
+        InvalidConfig: An option is wrong, or the connector unknown or not usable.
     """
-    build = SINKS.get(table.connector)
-    if build is None:
-        known = f"connectors of sinks: {', '.join(SINKS)}"
-        raise InvalidConfig(str(table.place), f"no connector {table.connector!r}", known)
-    return build(table, project, pipeline)
+    context, where = SinkContext(project, pipeline), str(table.place)
+    return use(
+        SinkConnector, table.connector, table.options, where, lambda it: it.build(table, context)
+    )

@@ -1,4 +1,4 @@
-"""Open an object store by its URL."""
+"""Opens an object store by its URL, whose scheme names the plug-in."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from laminar_dagster.core.errors import InvalidConfig
 from laminar_dagster.core.ports import ObjectStore
-from laminar_dagster.stores.local import LocalStore
+from laminar_dagster.plugins.declarations import StoreConnector
+from laminar_dagster.plugins.registry import known_names, use
 
-_WHERE: Final = "store URL"
-_SCHEMES: Final = ("file", "s3")
-_S3_OPTIONS: Final = ("endpoint", "region")
+WHERE: Final = "store URL"
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_CREDENTIALS: Final = "leave them to the environment, a profile or a role"
+CREDENTIALS: Final = "leave them to the environment, a profile or a role"
 
 
 def open_store(url: str, base: Path = Path()) -> ObjectStore:
@@ -36,7 +35,8 @@ def open_store(url: str, base: Path = Path()) -> ObjectStore:
         StoreUnavailable, AuthFailed, ServiceFailed: The folder of a local store cannot be made.
     """
     folder = local_folder(url, base)
-    return _open_s3(_parts(url)) if folder is None else LocalStore(folder)
+    scheme = "file" if folder is not None else url_parts(url).scheme
+    return use(StoreConnector, scheme, {}, WHERE, lambda store: store.open(url, base))
 
 
 def local_folder(url: str, base: Path = Path()) -> Path | None:
@@ -46,71 +46,49 @@ def local_folder(url: str, base: Path = Path()) -> Path | None:
         InvalidConfig: As ``open_store``.
     """
     if not url.strip():
-        raise InvalidConfig(_WHERE, "it is empty", "use file:///path or s3://bucket/prefix")
+        raise InvalidConfig(WHERE, "it is empty", "use file:///path or s3://bucket/prefix")
     if not _SCHEME.match(url):
         return Path(os.path.abspath(base / os.path.expanduser(url)))
-    parts = _parts(url)
+    parts = url_parts(url)
     if parts.scheme != "file":
         return None
     if parts.netloc not in ("", "localhost"):
-        raise InvalidConfig(_WHERE, "a file: URL with a host", "use three slashes: file:///path")
+        raise InvalidConfig(WHERE, "a file: URL with a host", "use three slashes: file:///path")
     if parts.query:
-        raise InvalidConfig(_WHERE, "a file: URL takes no options", "write %3F for a '?' in a name")
+        raise InvalidConfig(WHERE, "a file: URL takes no options", "write %3F for a '?' in a name")
     if not parts.path:
-        raise InvalidConfig(_WHERE, "it has no path", "use file:///path")
+        raise InvalidConfig(WHERE, "it has no path", "use file:///path")
     # surrogateescape: a file name that is not UTF-8 must be kept byte for byte.
     return Path(os.path.abspath(unquote(parts.path, errors="surrogateescape")))
 
 
-def _parts(url: str) -> SplitResult:
+def url_parts(url: str) -> SplitResult:
+    """The parts of a URL whose scheme some store has, and in which no secret is.
+
+    Raises:
+        InvalidConfig: It is no such URL. Does not repeat it.
+    """
     scheme, colon, rest = url.partition(":")
-    if scheme.lower() not in _SCHEMES:
-        nearest = _nearest(scheme.lower(), _SCHEMES)
-        raise InvalidConfig(_WHERE, f"there is no scheme {scheme!r}", f"use {nearest}://")
+    schemes = known_names(StoreConnector)
+    if scheme.lower() not in schemes:
+        nearest = most_similar(scheme.lower(), schemes)
+        raise InvalidConfig(WHERE, f"there is no scheme {scheme!r}", f"use {nearest}://")
     if not rest.startswith("//"):
-        raise InvalidConfig(_WHERE, f"'{scheme}{colon}' must be followed by '//'")
+        raise InvalidConfig(WHERE, f"'{scheme}{colon}' must be followed by '//'")
     try:
         parts = urlsplit(url)
     except ValueError:
         # The exception's own text repeats the address.
-        raise InvalidConfig(_WHERE, "it cannot be taken apart") from None
+        raise InvalidConfig(WHERE, "it cannot be taken apart") from None
     # For S3, a ':' too: a secret that contains a slash ends the host part before its '@'.
     if "@" in parts.netloc or (parts.scheme == "s3" and ":" in parts.netloc):
-        raise InvalidConfig(_WHERE, "it holds credentials", _CREDENTIALS)
+        raise InvalidConfig(WHERE, "it holds credentials", CREDENTIALS)
     if parts.fragment:
-        raise InvalidConfig(_WHERE, "it has a '#'", "write %23 for a '#' in a name")
+        raise InvalidConfig(WHERE, "it has a '#'", "write %23 for a '#' in a name")
     return parts
 
 
-def _open_s3(parts: SplitResult) -> ObjectStore:
-    # Imported here, so that a local store does not need the S3 client.
-    from laminar_dagster.stores.s3 import S3Store
-
-    if not parts.netloc:
-        raise InvalidConfig(_WHERE, "it names no bucket", "use s3://bucket/prefix")
-    options: dict[str, str] = {}
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in _S3_OPTIONS:
-            if re.search("secret|password|token|key", name, re.IGNORECASE):
-                raise InvalidConfig(
-                    _WHERE, f"option {name!r} looks like a credential", _CREDENTIALS
-                )
-            nearest = _nearest(name, _S3_OPTIONS)
-            raise InvalidConfig(_WHERE, f"there is no option {name!r}", f"use {nearest}=")
-        if name in options:
-            raise InvalidConfig(_WHERE, f"option {name!r} is given twice")
-        if not value:
-            raise InvalidConfig(_WHERE, f"option {name!r} is empty")
-        options[name] = value
-    return S3Store(
-        parts.netloc,
-        unquote(parts.path),
-        endpoint_url=options.get("endpoint"),
-        region=options.get("region"),
-    )
-
-
-def _nearest(word: str, choices: Iterable[str]) -> str:
+def most_similar(word: str, choices: Iterable[str]) -> str:
     """The choice most similar to a word; all choices, joined, if none is similar."""
     known = list(choices)
     return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.3)), "|".join(known))

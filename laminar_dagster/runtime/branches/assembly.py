@@ -9,6 +9,8 @@ from laminar_dagster.config.definition import define
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.core.ids import MAX_EPOCH, BranchName, PipelineName
 from laminar_dagster.core.ports import ObjectStore
+from laminar_dagster.plugins.declarations import SinkConnector
+from laminar_dagster.plugins.registry import find_usable
 from laminar_dagster.runtime.assembly import (
     bounds_of,
     build_engine,
@@ -23,7 +25,6 @@ from laminar_dagster.runtime.branches.records import branch_area
 from laminar_dagster.runtime.branches.sources import ReadOnlySource
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.pipeline import Pipeline
-from laminar_dagster.sinks.delta.sink import DeltaSink
 
 if TYPE_CHECKING:
     from laminar_dagster.spark.session import SessionFactory
@@ -50,9 +51,14 @@ def assemble_branch(
 
     Raises:
         InvalidPipeline: Lists every mistake of the version, those of its own sinks included.
+        InvalidConfig: Delta Lake's client, by which a branch writes its tables, is not installed.
         InvalidName: The names of pipeline and branch together are too long.
     """
     check_models([model], project)
+    find_usable(SinkConnector, "delta", {}, f"branch {name}")
+    # Imported here: the client of Delta Lake is an extra.
+    from laminar_dagster.sinks.delta.sink import DeltaSink
+
     config = model.config
     area = branch_area(store, name)
     # With the pipeline's store: the plans that a branch replays name the snapshots there.

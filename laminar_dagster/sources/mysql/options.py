@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from laminar_dagster.clients.mysql.options import SERVER_OPTIONS, server_of
 from laminar_dagster.clients.mysql.server import Server
-from laminar_dagster.config.connectors import SourceTraits
 from laminar_dagster.config.max_ahead import MAX_AHEAD
 from laminar_dagster.sources.changes.options import (
     DEFAULT_FILE_BYTES,
@@ -23,7 +22,6 @@ from laminar_dagster.sources.changes.options import (
     own_defaults,
 )
 from laminar_dagster.sources.changes.server_options import ServerOptions
-from laminar_dagster.sources.changes.traits import change_traits
 from laminar_dagster.sources.mysql.statements import TableName
 from laminar_dagster.sources.option_values import Known, Mistakes, read_values, size
 
@@ -62,11 +60,6 @@ class MysqlCdcOptions:
     scan_bytes: int = 128 * 1024 * 1024
     quiet_bytes: int = 16 * 1024 * 1024
     key: tuple[str, ...] = ()
-
-
-def mysql_cdc_traits(options: Mapping[str, str]) -> SourceTraits:
-    """The metadata columns that the options add."""
-    return change_traits(options)
 
 
 def read_options(

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from laminar_dagster.config.model import SourceTable
 from laminar_dagster.core.ports import ObjectStore, Snapshotting, Source
-from laminar_dagster.runtime.assembly import SNAPSHOT_SOURCES
+from laminar_dagster.plugins.declarations import SourceConnector, SourceContext
+from laminar_dagster.plugins.registry import find
 from laminar_dagster.runtime.snapshots import StoredSnapshots
 from laminar_dagster.stores.local import LocalStore
 from laminar_dagster.testing.crash import KillingStore
@@ -19,7 +20,8 @@ from laminar_dagster.testing.crash import KillingStore
 def open_source(table: SourceTable, store: ObjectStore) -> Source:
     """As a process that has just begun opens it."""
     keeper = StoredSnapshots(store, table.source_id)
-    return SNAPSHOT_SOURCES[table.connector](table, Path(), {}, keeper)
+    connector = find(SourceConnector, table.connector, str(table.place))
+    return connector.build(table, SourceContext(Path(), {}, keeper))
 
 
 def start_copy(table: SourceTable, root: Path, nth: int) -> BaseProcess:

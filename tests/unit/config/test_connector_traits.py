@@ -11,9 +11,9 @@ import pytest
 from laminar_dagster.config.connectors import Connectors
 from laminar_dagster.config.model import Column, PipelineModel, SourceTable, WatermarkSpec
 from laminar_dagster.config.statements import run_statement
+from laminar_dagster.sources.connectors import MYSQL_CDC
 from laminar_dagster.sources.kafka.options import KafkaOptions
 from laminar_dagster.sources.kafka.traits import METADATA, kafka_traits
-from laminar_dagster.sources.mysql.options import mysql_cdc_traits
 from laminar_dagster.sources.postgres.traits import postgres_cdc_traits
 from laminar_dagster.spark import columns
 from tests.unit.config.folders import CONFIG, load, mistakes
@@ -259,7 +259,7 @@ def test_one_view_runs_on_every_source_of_changes(tmp_path: Path, connector: str
         sinks={},
         traits={
             "kafka": kafka_traits,
-            "mysql-cdc": mysql_cdc_traits,
+            "mysql-cdc": MYSQL_CDC.traits,
             "postgres-cdc": postgres_cdc_traits,
         },
     )

@@ -13,8 +13,6 @@ from laminar_dagster.core.document import decode, encode
 from laminar_dagster.core.ids import EpochNumber, SourceId
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.runtime.assembly import (
-    SNAPSHOT_SOURCES,
-    SOURCES,
     assemble,
     bounds_of,
     build_adapters,
@@ -100,7 +98,7 @@ def test_every_connector_of_a_source_takes_the_option(tmp_path: Path) -> None:
         "postgres-cdc": f"{server}, slot = 's', publication = 'p'",
         "mysql-cdc": server,
     }
-    assert {*options} == {*SOURCES, *SNAPSHOT_SOURCES}
+    assert {*options} == {*known_connectors().sources}
     folder = tmp_path / "dbt_like_configs" / "shop"
     (folder / "models").mkdir(parents=True)
     (tmp_path / "input").mkdir()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from laminar_dagster.core.errors import InvalidConfig, InvalidName
-from laminar_dagster.runtime.assembly import SINKS, known_connectors
+from laminar_dagster.runtime.assembly import build_sink, known_connectors
 from tests.unit.sinks.database_kinds import (
     KINDS,
     MYSQL,
@@ -34,7 +34,7 @@ def of(kind: DatabaseKind, *cases: Iterable[object]) -> list[Any]:
 
 
 def test_it_is_a_connector(kind: DatabaseKind) -> None:
-    sink = SINKS[kind.connector](kind.table(kind.least), PROJECT, PIPELINE)
+    sink = build_sink(kind.table(kind.least), PROJECT, PIPELINE)
     assert isinstance(sink, kind.sink_class)
     assert sink.sink_id == "orders"
     assert kind.connector in known_connectors().sinks

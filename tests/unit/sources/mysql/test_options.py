@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from laminar_dagster.core.errors import InvalidConfig
-from laminar_dagster.sources.mysql.options import MysqlCdcOptions, mysql_cdc_traits, read_options
+from laminar_dagster.sources.connectors import MYSQL_CDC
+from laminar_dagster.sources.mysql.options import MysqlCdcOptions, read_options
 
 LEAST = {"host": "db", "database": "shop", "user": "u", "tables": "orders"}
 
@@ -86,7 +87,7 @@ def test_every_mistake_at_once() -> None:
 
 
 def test_added_columns() -> None:
-    assert [each.name for each in mysql_cdc_traits(LEAST).columns] == ["_op", "_weight"]
-    several = mysql_cdc_traits({"tables": "a, b"})
+    assert [each.name for each in MYSQL_CDC.traits(LEAST).columns] == ["_op", "_weight"]
+    several = MYSQL_CDC.traits({"tables": "a, b"})
     assert [each.name for each in several.columns] == ["_table", "_op", "_weight"]
     assert several.lacks_retractions == ""

@@ -1,0 +1,1 @@
+"""How connectors are found, and what is loaded for them."""
