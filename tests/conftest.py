@@ -16,6 +16,7 @@ pytest_plugins = (
     "tests.services.timeouts",
     "tests.services.tracing",
     "tests.services.torn_measurements",
+    "tests.services.sharing",
     "tests.services.s3",
     "tests.services.postgres",
     "tests.services.mariadb",
