@@ -13,6 +13,7 @@ pytest_plugins = (
     "tests.services.watchdog",
     "tests.services.summary",
     "tests.services.durations",
+    "tests.services.order",
     "tests.services.timeouts",
     "tests.services.tracing",
     "tests.services.torn_measurements",
