@@ -220,11 +220,21 @@ def pytest_configure_node(node: _Worker) -> None:
     node.workerinput |= {_ADDRESS: stash[_desk].address, _KEY: stash[_desk].key}
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Stop what workers have asked for: they have ended, and pytest may remove its folders next."""
+    _close(session.config)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop what workers have asked for: all of them have ended."""
+    """The same for a run that has not come so far."""
+    _close(config)
+
+
+def _close(config: pytest.Config) -> None:
     if _desk in config.stash:
-        config.stash[_desk].close()
+        desk = config.stash[_desk]
         del config.stash[_desk]
+        desk.close()
 
 
 @pytest.fixture(scope="session")

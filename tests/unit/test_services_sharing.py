@@ -27,7 +27,13 @@ class Sleeper(Service):
     name = "sleeper"
     def install(self): pass
     def launch(self, data_dir, port):
+        self.files = data_dir
         return Launch(["sleep", "600"], {}, Endpoint("127.0.0.1", port))
+    def stop(self):
+        if self._process is not None:
+            with open("stopped", "a") as out:
+                out.write(f"{self.files.exists()}\\n")
+        super().stop()
     def is_ready(self, endpoint):
         with open("started", "a") as out:
             out.write(f"{self._process.pid}\\n")
@@ -52,6 +58,7 @@ def sleeper(services):
 def missing(services):
     return services.endpoint("missing", Missing)
 """
+SETTINGS = "[pytest]\ntmp_path_retention_policy = failed\n"
 # Each module is a worker's; both are there before either goes on.
 SHARED = """
 import os, pathlib, time
@@ -89,7 +96,7 @@ def test_it(sleeper):
 
 
 def lay_out(folder: Path, *modules: str) -> None:
-    texts = {"sleeper.py": SLEEPER, "conftest.py": CONFTEST, "pytest.ini": "[pytest]\n"}
+    texts = {"sleeper.py": SLEEPER, "conftest.py": CONFTEST, "pytest.ini": SETTINGS}
     texts |= {f"test_{number}.py": text for number, text in enumerate(modules)}
     for name, text in texts.items():
         (folder / name).write_text(text)
@@ -98,10 +105,13 @@ def lay_out(folder: Path, *modules: str) -> None:
 def begin(folder: Path, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
     outer = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    own = {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}", "PYTEST_DEBUG_TEMPROOT": str(temporary)}
     return subprocess.Popen(
-        [*command, "--basetemp", str(folder / "temporary")],
+        command,
         cwd=folder,
-        env={**outer, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}", "CI": ""},
+        env={**outer, **own, "CI": ""},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -137,6 +147,9 @@ def test_all_workers_use_one(tmp_path: Path) -> None:
     assert len({*workers}) == 2
     assert len({*ports}) == 1
     must_be_gone(tmp_path)
+    # Before pytest removed its folders, with the server's files in them.
+    assert lines_of(tmp_path, "stopped") == [["True"]]
+    assert not [*(tmp_path / "temporary").rglob("services")]
 
 
 def test_without_workers_it_is_the_process_s_own(tmp_path: Path) -> None:
