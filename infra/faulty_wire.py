@@ -21,6 +21,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeVar
 
+from infra.load import Deadline
+
 _LOOPBACK = "127.0.0.1"
 _CHUNK = 64 * 1024
 _T = TypeVar("_T")
@@ -43,7 +45,9 @@ class Held:
         Raises:
             AssertionError: It did not come.
         """
-        assert self._taken.wait(seconds), f"nothing came to be held within {seconds:g} s"
+        deadline = Deadline(seconds)
+        while not self._taken.wait(0.5):
+            assert not deadline.is_over, f"nothing came to be held within {deadline}"
 
     def is_taken_before(self, is_over: Callable[[], bool]) -> bool:
         """Wait until it is inside the wire, or it is too late for that."""
@@ -102,8 +106,14 @@ class FaultyWire:
         swallowed: Replies swallowed so far.
     """
 
-    def __init__(self, upstream_host: str, upstream_port: int) -> None:
-        """Listen on a free loopback port in front of the given service."""
+    def __init__(self, upstream_host: str, upstream_port: int, *, port: int = 0) -> None:
+        """Listen on a loopback port in front of the given service.
+
+        Args:
+            upstream_host: Where the service is.
+            upstream_port: Where the service is.
+            port: One that is reserved (``infra.ports.reserved_port``); a free one otherwise.
+        """
         self._upstream = (upstream_host, upstream_port)
         self._delay = 0.0
         self._faults: list[_Fault] = []
@@ -115,7 +125,8 @@ class FaultyWire:
         self.cuts = 0
         self.swallowed = 0
         self.host = _LOOPBACK
-        self.port = 0
+        self.port = port
+        self._is_reserved = port != 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="faulty-wire", daemon=True
@@ -180,9 +191,9 @@ class FaultyWire:
         Raises:
             AssertionError: Somebody stays connected.
         """
-        deadline = time.monotonic() + seconds
+        deadline = Deadline(seconds)
         while self._connections:
-            assert time.monotonic() < deadline, f"{self.open_connections} connections are left"
+            assert not deadline.is_over, f"{self.open_connections} connections are left"
             time.sleep(0.01)
 
     def restore(self) -> None:
@@ -210,7 +221,9 @@ class FaultyWire:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=30)
 
     async def _listen(self) -> None:
-        self._listener = await asyncio.start_server(self._accept, self.host, self.port)
+        self._listener = await asyncio.start_server(
+            self._accept, self.host, self.port, reuse_port=self._is_reserved
+        )
         self.port = self._listener.sockets[0].getsockname()[1]
 
     async def _cut(self) -> int:

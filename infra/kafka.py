@@ -76,7 +76,7 @@ class Listener:
     """A further way into the broker.
 
     Attributes:
-        name: Letters; what the endpoint calls it.
+        name: Letters and digits; what the endpoint calls it.
         protocol: How clients talk to it.
         certificate: What it shows, for SSL and SASL_SSL.
         client_authority: Signs the certificates that clients have to show; None asks for none.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 LOOPBACK = "127.0.0.1"
 
@@ -17,6 +19,19 @@ def free_port() -> int:
         probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """A loopback port that nobody else is given meanwhile.
+
+    Another process of this account listens on it with ``SO_REUSEPORT``.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind((LOOPBACK, 0))
+        port: int = holder.getsockname()[1]
+        yield port
 
 
 def is_listening(port: int, host: str = LOOPBACK) -> bool:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import ClassVar, Generic, Self, TypeVar
 
 from infra.errors import ServiceError, ServiceFailed
+from infra.load import Deadline
 from infra.ports import free_port, is_listening
 from infra.process import ProcessId, spawn, tail
 
@@ -184,12 +185,12 @@ class Service(ABC, Generic[E]):
         return True
 
     def _wait(self, process: subprocess.Popen[bytes], endpoint: E, log: Path) -> None:
-        deadline = time.monotonic() + self.ready_within
+        deadline = Deadline(self.ready_within)
         while not self.is_ready(endpoint):
             if (code := process.poll()) is not None:
                 raise ServiceFailed(self.name, f"ended with code {code}; its log:\n{tail(log)}")
-            if time.monotonic() > deadline:
+            if deadline.is_over:
                 raise ServiceFailed(
-                    self.name, f"no answer within {self.ready_within:g} s; its log:\n{tail(log)}"
+                    self.name, f"no answer within {deadline}; its log:\n{tail(log)}"
                 )
             time.sleep(0.05)

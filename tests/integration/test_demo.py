@@ -18,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from examples.clickstream import generator
 from examples.clickstream.answer import Answer
+from infra.load import Deadline
 from laminar_dagster.config.project import load_project
 from laminar_dagster.runtime.assembly import known_connectors
 
@@ -138,11 +139,11 @@ def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
         text=True,
     )
     try:
-        deadline = time.monotonic() + 200
+        deadline = Deadline(200)
         # Java, Spark's own, is the last that a worker starts before it computes.
         while not any("java" in each for each in processes_of(project)):
             assert process.poll() is None, process.communicate()[0]
-            assert time.monotonic() < deadline
+            assert not deadline.is_over
             time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         told, _ = process.communicate(timeout=60)

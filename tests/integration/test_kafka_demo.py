@@ -23,6 +23,7 @@ from deltalake import DeltaTable, write_deltalake
 from examples.kafka_orders.answer import Answer
 from examples.kafka_orders.board import Sample
 from examples.kafka_orders.screen import curve
+from infra.load import Deadline
 from laminar_dagster.config.project import load_pipeline
 from laminar_dagster.runtime.assembly import known_connectors
 
@@ -212,11 +213,11 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
         start_new_session=True,
     )
     try:
-        deadline = time.monotonic() + 200
+        deadline = Deadline(200)
         # The broker's Java and Spark's: everything has been started by then.
         while sum("java" in each for each in processes_of(folder)) < 2:
             assert process.poll() is None, process.communicate()[0]
-            assert time.monotonic() < deadline
+            assert not deadline.is_over
             time.sleep(0.2)
         refused = demo("--folder", str(folder))
         process.send_signal(signal.SIGINT)

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from infra import kafka, service
 from infra.errors import ServiceFailed
 from infra.kafka import Kafka, KafkaEndpoint
+from infra.load import Deadline
 from infra.ports import free_port, is_listening
 from tests.services.kafka import (
     Door,
@@ -58,9 +59,9 @@ def consuming(
 def read(consumer: Consumer, count: int) -> list[Message]:
     """The next ``count`` messages; an error in their stead is not a message."""
     messages: list[Message] = []
-    deadline = time.monotonic() + 30
+    deadline = Deadline(30)
     while len(messages) < count:
-        assert time.monotonic() < deadline, f"{len(messages)} of {count} messages"
+        assert not deadline.is_over, f"{len(messages)} of {count} messages"
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:
             messages.append(message)
@@ -88,8 +89,8 @@ def refusal(settings: Mapping[str, Any]) -> list[int]:
 
 
 def until(true: Callable[[], bool], within: float) -> bool:
-    deadline = time.monotonic() + within
-    while time.monotonic() < deadline:
+    deadline = Deadline(within)
+    while not deadline.is_over:
         if true():
             return True
         time.sleep(0.1)
@@ -268,7 +269,7 @@ def test_a_user_produces_and_consumes_over_tls(secure_kafka: SecureKafka) -> Non
 def test_a_client_believes_its_own_authority_alone(secure_kafka: SecureKafka) -> None:
     settings = secure_kafka.settings("SSL")
     assert refusal(settings) == []
-    stranger = str(secure_kafka.certificates.stranger.file)
+    stranger = str(secure_kafka.certificates.stranger)
     assert KafkaError._SSL in refusal({**settings, "ssl.ca.location": stranger})
 
 

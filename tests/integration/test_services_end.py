@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from infra.catalogue import SERVICES
+from infra.load import Deadline
 from infra.process import ProcessId
 
 _SCRIPT = """
@@ -38,7 +39,7 @@ def test_it_dies_with_a_killed_parent(tmp_path: Path, name: str) -> None:
         assert server is not None
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait()
-    deadline = time.monotonic() + 10
-    while server.is_running() and time.monotonic() < deadline:
+    deadline = Deadline(10)
+    while server.is_running() and not deadline.is_over:
         time.sleep(0.05)
     assert not server.is_running()

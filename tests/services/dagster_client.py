@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
+from infra.load import Deadline
 from tests.services.dagster_graphql import ERROR, INVALID, NOT_FOUND, GraphQL, GraphQLError
 from tests.services.dagster_records import (
     ENDED,
@@ -161,9 +162,9 @@ class DagsterClient(GraphQL):
             AssertionError: With the run's event log.
         """
         wanted = frozenset(statuses) or ENDED
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         while (run := self.run(run_id)).status not in wanted:
-            if time.monotonic() > deadline or (expect and run.status in ENDED):
+            if deadline.is_over or (expect and run.status in ENDED):
                 text = (
                     f"run {run_id} of {run.job} is {run.status}, not {' or '.join(sorted(wanted))}"
                 )
@@ -339,10 +340,10 @@ class DagsterClient(GraphQL):
         Raises:
             AssertionError: There was nothing in time.
         """
-        deadline = time.monotonic() + within
+        deadline = Deadline(within)
         while not (found := look()):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"waited {within:g} s in vain for {what}")
+            if deadline.is_over:
+                raise AssertionError(f"waited {deadline} in vain for {what}")
             time.sleep(0.2)
         return found
 

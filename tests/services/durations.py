@@ -22,7 +22,7 @@ import pytest
 
 # Survives the way from an xdist worker to the process that prints.
 _PROPERTY: Final = "seconds of a fixture"
-_FILE: Final = Path(".laminar") / "test-durations.json"
+FILE: Final = Path(".laminar") / "test-durations.json"
 _MOST: Final = 50
 # Below this a test or a fixture is not worth a line.
 _NOTEWORTHY: Final = 0.5
@@ -122,7 +122,7 @@ def pytest_terminal_summary(
 ) -> Generator[None, None, None]:
     """Print where the time went, beside the last run, and keep it."""
     yield
-    durations, file = config.stash.get(_measured, None), config.rootpath / _FILE
+    durations, file = config.stash.get(_measured, None), config.rootpath / FILE
     if durations is None or not durations.tests:
         return
     before = read(file)

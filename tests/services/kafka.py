@@ -2,16 +2,21 @@
 
 `kafka_service` is one plain broker, `kafka_topic` makes topics in it, `kafka_wire` is a way to it
 that fails on command. `secure_kafka` is a second broker with a listener for every way of logging
-in and every certificate, right or wrong, of `kafka_certificates`.
+in and every certificate, right or wrong.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -20,10 +25,15 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from infra.certificates import Authority, Certificate
 from infra.kafka import Kafka, KafkaEndpoint, Listener, SecurityProtocol
+from infra.load import Deadline
+from infra.ports import LOOPBACK, reserved_port
 from tests.services.faulty_wire import FaultyWire
+from tests.services.sharing import Services
 
 _PATIENCE = 30.0
 _PROXIED = "PROXIED"
+# It serves the tests of all processes.
+_HEAP: Final = "768m"
 _NO_COORDINATOR = frozenset(
     {
         KafkaError.NOT_COORDINATOR,
@@ -79,8 +89,8 @@ class Certificates:
     """Certificates of every kind.
 
     Attributes:
-        authority: Signed everything here, and is asked for by the broker of its clients.
-        stranger: Signed nothing that the broker has.
+        authority: Whose it is who signed everything here, and whose the broker asks of clients.
+        stranger: Whose it is who signed nothing that the broker has.
         server: For this machine.
         expired: For this machine, an hour ago.
         elsewhere: For another machine.
@@ -88,8 +98,8 @@ class Certificates:
         strange_client: For a client, signed by the stranger.
     """
 
-    authority: Authority
-    stranger: Authority
+    authority: Path
+    stranger: Path
     server: Certificate
     expired: Certificate
     elsewhere: Certificate
@@ -129,7 +139,7 @@ class SecureKafka:
                 "sasl.password": self.password,
             }
         if "SSL" in _PROTOCOLS[door]:
-            settings["ssl.ca.location"] = str(self.certificates.authority.file)
+            settings["ssl.ca.location"] = str(self.certificates.authority)
         if door == "MUTUAL":
             settings |= shown(self.certificates.client)
         return settings
@@ -193,12 +203,12 @@ def delete_topic(endpoint: KafkaEndpoint, name: str) -> None:
 
 def _wait_for_partitions(admin: AdminClient, name: str, wanted: int) -> None:
     """Wait for the broker's own list: it hears of a change after the controller has made it."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = Deadline(_PATIENCE)
     while True:
         known = admin.list_topics(timeout=_PATIENCE).topics.get(name)
         if (len(known.partitions) if known else 0) == wanted:
             return
-        if time.monotonic() > deadline:
+        if deadline.is_over:
             raise TimeoutError(f"topic {name} has not {wanted} partitions after {_PATIENCE:g} s")
         time.sleep(0.02)
 
@@ -305,12 +315,12 @@ def committed(member: Consumer, parts: Sequence[TopicPartition]) -> list[TopicPa
 
     The first group of a cluster has to wait for its coordinator.
     """
-    deadline = time.monotonic() + _PATIENCE
+    deadline = Deadline(_PATIENCE)
     while True:
         try:
             return member.committed(list(parts), _PATIENCE)
         except KafkaException as error:
-            if error.args[0].code() not in _NO_COORDINATOR or time.monotonic() > deadline:
+            if error.args[0].code() not in _NO_COORDINATOR or deadline.is_over:
                 raise
         time.sleep(0.05)
 
@@ -330,39 +340,69 @@ def client_settings(endpoint: KafkaEndpoint) -> dict[str, Any]:
     return {"bootstrap.servers": endpoint.bootstrap}
 
 
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """The broker of a run.
+
+    Attributes:
+        folder: Its own; whoever takes a way says so here.
+        ways: Listeners that send clients to a port at which nobody listens yet: each is for the
+            wire of one process.
+    """
+
+    endpoint: KafkaEndpoint
+    folder: Path
+    ways: tuple[str, ...]
+
+
+@contextmanager
+def _running_broker(ways: int, folder: Path) -> Iterator[Broker]:
+    with ExitStack() as ports:
+        listeners = [
+            _listener_at(f"{_PROXIED}{number}", ports.enter_context(reserved_port()))
+            for number in range(ways)
+        ]
+        with Kafka(IMPATIENT, listeners=listeners, heap=_HEAP) as kafka:
+            endpoint = kafka.start(folder)
+            yield Broker(endpoint, folder, tuple(listener.name for listener in listeners))
+
+
+def _listener_at(name: str, port: int) -> Listener:
+    return Listener(name, advertise=lambda _: (LOOPBACK, port))
+
+
+@contextmanager
+def _taken(broker: Broker) -> Iterator[str]:
+    """A way that no other process has; it is free again when the process dies."""
+    for way in broker.ways:
+        with (broker.folder / f"{way}.taken").open("a") as mark:
+            try:
+                fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield way
+            return
+    raise AssertionError(f"all {len(broker.ways)} ways to the broker are taken")
+
+
 @pytest.fixture(scope="session")
-def _broker(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[KafkaEndpoint, FaultyWire]]:
-    wires: list[FaultyWire] = []
-
-    def put_wire_in_front(port: int) -> tuple[str, int]:
-        wires.append(FaultyWire("127.0.0.1", port))
-        return wires[-1].host, wires[-1].port
-
-    try:
-        with Kafka(IMPATIENT, listeners=[Listener(_PROXIED, advertise=put_wire_in_front)]) as kafka:
-            endpoint = kafka.start(tmp_path_factory.mktemp("kafka"))
-            yield endpoint, wires[-1]
-    finally:
-        for wire in wires:
-            wire.close()
+def _broker(services: Services) -> Broker:
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return services.require("kafka", partial(_running_broker, processes))
 
 
 @pytest.fixture(scope="session")
-def kafka_service(_broker: tuple[KafkaEndpoint, FaultyWire]) -> KafkaEndpoint:
-    """One broker per test process."""
-    return _broker[0]
+def kafka_service(_broker: Broker) -> KafkaEndpoint:
+    """One broker per run."""
+    return _broker.endpoint
 
 
-@pytest.fixture(scope="session")
-def kafka_certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Certificates of every kind, right and wrong."""
-    authority = Authority(tmp_path_factory.mktemp("authority"))
-    stranger = Authority(tmp_path_factory.mktemp("stranger"), "a stranger's authority")
+def _certificates(folder: Path) -> Certificates:
+    authority = Authority(folder / "authority")
+    stranger = Authority(folder / "stranger", "a stranger's authority")
     return Certificates(
-        authority=authority,
-        stranger=stranger,
+        authority=authority.file,
+        stranger=stranger.file,
         server=authority.issue("server"),
         expired=authority.issue("expired", expired=True),
         elsewhere=authority.issue("elsewhere", hosts=["elsewhere.invalid"]),
@@ -371,32 +411,37 @@ def kafka_certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates
     )
 
 
-@pytest.fixture(scope="session")
-def secure_kafka(
-    tmp_path_factory: pytest.TempPathFactory, kafka_certificates: Certificates
-) -> Iterator[SecureKafka]:
-    """One broker with every kind of listener per test process."""
-    user, made = "laminar", kafka_certificates
+@contextmanager
+def _running_secure_broker(folder: Path) -> Iterator[SecureKafka]:
+    user, made = "laminar", _certificates(folder)
     shows: dict[Door, Certificate] = {"EXPIRED": made.expired, "ELSEWHERE": made.elsewhere}
     listeners = [
         Listener(
             door,
             protocol,
             certificate=shows.get(door, made.server) if "SSL" in protocol else None,
-            client_authority=made.authority.file if door == "MUTUAL" else None,
+            client_authority=made.authority if door == "MUTUAL" else None,
         )
         for door, protocol in _PROTOCOLS.items()
     ]
     with Kafka(IMPATIENT, listeners=listeners, users=[user]) as kafka:
-        endpoint = kafka.start(tmp_path_factory.mktemp("secure_kafka"))
-        yield SecureKafka(endpoint, made, user)
+        yield SecureKafka(kafka.start(folder / "broker"), made, user)
 
 
 @pytest.fixture(scope="session")
-def kafka_proxy(_broker: tuple[KafkaEndpoint, FaultyWire]) -> KafkaWire:
-    """The same broker, by way of a proxy. Whoever makes it fail restores it."""
-    endpoint, wire = _broker
-    return KafkaWire(wire, endpoint.bootstrap_of(_PROXIED))
+def secure_kafka(services: Services) -> SecureKafka:
+    """One broker with every kind of listener per run."""
+    return services.require("secure_kafka", _running_secure_broker)
+
+
+@pytest.fixture(scope="session")
+def kafka_proxy(_broker: Broker) -> Iterator[KafkaWire]:
+    """The same broker, by way of a proxy of this process. Whoever makes it fail restores it."""
+    endpoint = _broker.endpoint
+    with _taken(_broker) as way:
+        _, port = endpoint.addresses[way]
+        with FaultyWire(LOOPBACK, endpoint.taken[way], port=port) as wire:
+            yield KafkaWire(wire, endpoint.bootstrap_of(way))
 
 
 @pytest.fixture

@@ -5,24 +5,29 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import psycopg
 import pytest
 from psycopg import sql
 
 from infra.postgres import Postgres, PostgresEndpoint
+from tests.services.sharing import Services
 
 # A server that is killed loses nothing by it; only a power cut would show the difference.
 WITHOUT_SYNC = {"fsync": "off", "full_page_writes": "off"}
 # Tables of this server are also sources.
-WITH_SLOTS = {"wal_level": "logical", "max_replication_slots": "40", "max_wal_senders": "20"}
+WITH_SLOTS = {"wal_level": "logical", "max_replication_slots": "120", "max_wal_senders": "60"}
+# For the tests of several processes at a time.
+WITH_ROOM = {"max_connections": "300"}
 
 
 @pytest.fixture(scope="session")
-def postgres_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresEndpoint]:
-    """One server per test process."""
-    with Postgres({**WITHOUT_SYNC, **WITH_SLOTS}) as server:
-        yield server.start(tmp_path_factory.mktemp("postgres"))
+def postgres_service(services: Services) -> PostgresEndpoint:
+    """One server per run."""
+    return services.endpoint(
+        "postgres", partial(Postgres, {**WITHOUT_SYNC, **WITH_SLOTS, **WITH_ROOM})
+    )
 
 
 @pytest.fixture

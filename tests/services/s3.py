@@ -11,6 +11,7 @@ import pytest
 from botocore.config import Config
 
 from infra.s3 import S3, S3Endpoint
+from tests.services.sharing import Services
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -40,10 +41,9 @@ def connect(endpoint: S3Endpoint, *, url: str | None = None, attempts: int = 1) 
 
 
 @pytest.fixture(scope="session")
-def s3_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Endpoint]:
-    """One S3 server per test process."""
-    with S3() as server:
-        yield server.start(tmp_path_factory.mktemp("s3"))
+def s3_service(services: Services) -> S3Endpoint:
+    """One S3 server per run."""
+    return services.endpoint("s3", S3)
 
 
 @pytest.fixture(scope="session")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from infra.schema_registry import SchemaRegistry, SchemaRegistryEndpoint
+from tests.services.sharing import Services
 
 
 @pytest.fixture(scope="session")
-def schema_registry_service(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[SchemaRegistryEndpoint]:
-    """One registry per test process; tests share it and use subjects of their own."""
-    with SchemaRegistry() as server:
-        yield server.start(tmp_path_factory.mktemp("schema_registry"))
+def schema_registry_service(services: Services) -> SchemaRegistryEndpoint:
+    """One registry per run; tests share it and use subjects of their own."""
+    return services.endpoint("schema_registry", SchemaRegistry)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from infra.errors import ServiceUnavailable
 from infra.spark_connect import SparkConnect, SparkConnectEndpoint
+from tests.services.sharing import Services
 from tests.services.spark import executor_credentials
 
 # What `pyspark[connect]` adds to pyspark.
@@ -16,17 +18,22 @@ _CLIENT_NEEDS = ("grpc", "grpc_status", "zstandard")
 
 
 @pytest.fixture(scope="session")
-def spark_connect(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SparkConnectEndpoint]:
-    """One server per test process. Its executors may use the S3 server, if a test does."""
+def spark_connect(request: pytest.FixtureRequest, services: Services) -> SparkConnectEndpoint:
+    """One server per run. Its executors may use the S3 server, if a test does."""
+    return services.endpoint("spark_connect", warm_server(request))
+
+
+def warm_server(request: pytest.FixtureRequest) -> Callable[[], SparkConnect]:
+    """Makes a server whose sessions are as one in a process of its own has it.
+
+    Raises:
+        ServiceUnavailable: Nobody could talk to it.
+    """
     missing = [name for name in _CLIENT_NEEDS if importlib.util.find_spec(name) is None]
     if missing:
         reason = f"its client lacks {', '.join(missing)}; install pyspark[connect]"
         raise ServiceUnavailable(SparkConnect.name, reason)
     from laminar_dagster.spark.session_settings import WORKER_DAEMON
 
-    # As a session in a process of its own has it.
     settings = {"spark.master": "local[2]", "spark.python.daemon.module": WORKER_DAEMON}
-    with SparkConnect(settings, executor_credentials(request)) as server:
-        yield server.start(tmp_path_factory.mktemp("spark_connect"))
+    return partial(SparkConnect, settings, dict(executor_credentials(request)))

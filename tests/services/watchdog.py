@@ -4,6 +4,7 @@ pytest-timeout raises an exception in the main thread. Who waits within a C libr
 that nobody releases, does not hear it, and the whole run would stand still. So a timer that needs
 no thread of Python prints where every thread is, and ends the process. xdist reports the test as
 failed, and goes on in another one. The same guards the end of a process, when its tests are over.
+On a busy machine it waits longer, as pytest-timeout does (`tests/services/timeouts.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Generator
 from typing import Final
 
 import pytest
+
+from infra.load import crowding
 
 # What a test may take to clean up after its own timeout, and a process after its last test.
 _GRACE: Final = 90.0
@@ -52,4 +55,5 @@ def limit_of(item: pytest.Item) -> float:
 
 
 def _watch(config: pytest.Config, seconds: float) -> None:
-    faulthandler.dump_traceback_later(seconds, file=config.stash[_stderr], exit=True)
+    later = seconds * crowding()
+    faulthandler.dump_traceback_later(later, file=config.stash[_stderr], exit=True)

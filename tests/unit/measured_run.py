@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from infra.load import Deadline
+
 _SETTINGS = """
 [run]
 source = measured
@@ -45,7 +47,7 @@ def run_measured(folder: Path, plugin: str, tests: str, *options: str) -> str:
         env={**outer, "PYTHONPATH": f"{root}{os.pathsep}{folder}"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=Deadline(120).left,
     )
     told = done.stdout + done.stderr
     assert done.returncode == 0, told

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from infra import state
+from infra.load import Deadline
 from infra.process import ProcessId, spawn, tail
 from infra.state import Running
 
@@ -43,8 +44,8 @@ def test_a_process_is_running_until_it_ended(sleeper: subprocess.Popen[bytes]) -
 def test_a_zombie_is_not_running(sleeper: subprocess.Popen[bytes]) -> None:
     process = identity(sleeper)
     sleeper.kill()
-    deadline = time.monotonic() + 10
-    while process.is_running() and time.monotonic() < deadline:
+    deadline = Deadline(10)
+    while process.is_running() and not deadline.is_over:
         time.sleep(0.01)
     assert not process.is_running()
 
@@ -65,8 +66,8 @@ def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
         cwd=tmp_path,
         environment=os.environ,
     )
-    deadline = time.monotonic() + 30
-    while not log.stat().st_size and time.monotonic() < deadline:
+    deadline = Deadline(30)
+    while not log.stat().st_size and not deadline.is_over:
         time.sleep(0.02)
     identity(process).end(grace=0.1)
     assert process.wait() == -signal.SIGKILL
@@ -110,8 +111,8 @@ def test_it_outlives_the_thread_that_started_it_and_not_the_process(tmp_path: Pa
         time.sleep(0.5)
         assert found.is_running()
         starter.kill()
-    deadline = time.monotonic() + 10
-    while found.is_running() and time.monotonic() < deadline:
+    deadline = Deadline(10)
+    while found.is_running() and not deadline.is_over:
         time.sleep(0.01)
     assert not found.is_running()
 

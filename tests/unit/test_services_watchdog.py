@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.load import Deadline
 from tests.services import watchdog
 
 DEAF = """
@@ -39,7 +40,7 @@ def run_alone(folder: Path, test: str, *options: str) -> subprocess.CompletedPro
         env={"PYTHONPATH": str(root), "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=Deadline(60).left,
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, ClassVar
 
+from infra.load import Deadline
 from infra.mysql_endpoint import MysqlEndpoint
 from laminar_dagster.config.model import Column, Place, SourceTable
 from laminar_dagster.core.ids import SourceId
@@ -205,7 +205,7 @@ class CapturedMysql(CapturedDatabase):
     def forget_other_logs(self) -> None:
         *_, (newest, *_) = self.fetch("SHOW BINARY LOGS")
         # The server keeps a file for a moment that it has just handed out.
-        deadline = time.monotonic() + 60
+        deadline = Deadline(60)
         while self.fetch("SHOW BINARY LOGS")[0][0] != newest:
-            assert time.monotonic() < deadline
+            assert not deadline.is_over
             self.run(f"PURGE BINARY LOGS TO '{newest}'")

@@ -31,8 +31,9 @@ def captured_mariadb(mariadb_log_service: MysqlEndpoint) -> Iterator[CapturedDat
 
 
 @pytest.fixture
-def captured_mysql(mysql_service: MysqlEndpoint, mysql_database: str) -> CapturedDatabase:
-    return CapturedMysql(mysql_service, mysql_database)
+def captured_mysql(mysql_log_service: MysqlEndpoint) -> Iterator[CapturedDatabase]:
+    with database_on(mysql_log_service) as name:
+        yield CapturedMysql(mysql_log_service, name)
 
 
 @pytest.fixture(params=SERVERS)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from infra.load import Deadline
 from laminar_dagster.config.model import SourceTable
 from laminar_dagster.core.errors import InvalidConfig, SourceUnavailable
 from laminar_dagster.core.offsets import PostgresPosition
@@ -83,9 +84,9 @@ def added_up(source: Source) -> Counter[tuple[Any, ...]]:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = Deadline(60)
     while not holds():
-        assert time.monotonic() < deadline
+        assert not deadline.is_over
         time.sleep(0.05)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.load import Deadline
 from tests.integration.cli.stopped_runs import STEPS, members
 from tests.integration.cli.test_console_script import SCRIPT, environment
 from tests.integration.cli.test_new_project import ROOT, Answer, check_outputs, document, laminar
@@ -57,9 +58,9 @@ def test_the_whole_group_is_asked_in_every_step(project: Path) -> None:
 
 def await_the_end_of(session: int) -> None:
     """Java ends with its standard input, and Spark's workers with Java."""
-    deadline = time.monotonic() + 60
+    deadline = Deadline(60)
     while left := [*members(session)]:
-        assert time.monotonic() < deadline, left
+        assert not deadline.is_over, left
         time.sleep(0.1)
 
 

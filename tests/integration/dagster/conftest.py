@@ -14,6 +14,7 @@ from infra.spark_connect import SparkConnectEndpoint
 from tests.integration.dagster.pipelines_project import SECRET_VARIABLE, Shop
 from tests.services.dagster_client import DagsterClient
 from tests.services.dagster_dev import DagsterDev, DagsterEndpoint
+from tests.services.spark_connect import warm_server
 
 PASSWORD: Final = "canary-7f3a9b61"
 # Seconds for a run and the sensors' pauses, on a machine that does other things as well.
@@ -58,12 +59,21 @@ def serve(shop: Shop, spark: SparkConnectEndpoint) -> DagsterDev:
 
 
 @pytest.fixture(scope="package")
+def stand_spark(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkConnectEndpoint]:
+    """A Spark of its own: a test holds all of its Python workers."""
+    with warm_server(request)() as server:
+        yield server.start(tmp_path_factory.mktemp("stand_spark"))
+
+
+@pytest.fixture(scope="package")
 def stand(
-    tmp_path_factory: pytest.TempPathFactory, spark_connect: SparkConnectEndpoint
+    tmp_path_factory: pytest.TempPathFactory, stand_spark: SparkConnectEndpoint
 ) -> Iterator[Stand]:
     folder: Path = tmp_path_factory.mktemp("shop")
     shop = Shop(folder / "project")
     shop.lay_out()
-    with serve(shop, spark_connect) as server:
+    with serve(shop, stand_spark) as server:
         endpoint = server.start(folder / "dagster")
         yield Stand(shop, endpoint, endpoint.client)

@@ -233,7 +233,7 @@ def python_workers(spark: SparkConnectEndpoint) -> list[int]:
 
 
 def test_a_terminated_epoch_leaves_nothing_behind(
-    stand: Stand, spark_connect: SparkConnectEndpoint
+    stand: Stand, stand_spark: SparkConnectEndpoint
 ) -> None:
     dagster, key = stand.dagster, stand.next_key()
     stand.shop.click(600)
@@ -244,7 +244,7 @@ def test_a_terminated_epoch_leaves_nothing_behind(
         log = dagster.event_log(run_id)
         if f"epoch {int(key)}: Compute" not in log:
             return False
-        for pid in python_workers(spark_connect):
+        for pid in python_workers(stand_spark):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
                 held.add(pid)
@@ -271,11 +271,11 @@ def test_a_terminated_epoch_leaves_nothing_behind(
 
 
 def test_two_daemons_commit_every_epoch_once(
-    stand: Stand, spark_connect: SparkConnectEndpoint, tmp_path: Path
+    stand: Stand, stand_spark: SparkConnectEndpoint, tmp_path: Path
 ) -> None:
     done = len(stand.shop.committed())
     keys = [f"{epoch:012d}" for epoch in (done + 1, done + 2)]
-    with serve(stand.shop, spark_connect) as server:
+    with serve(stand.shop, stand_spark) as server:
         rival = server.start(tmp_path).client
         stand.shop.click(MAX_RECORDS + 500)
         both = (stand.dagster, rival)
@@ -298,7 +298,7 @@ def test_two_daemons_commit_every_epoch_once(
     stand.shop.check()
 
 
-def test_no_secret_is_shown_or_stored(stand: Stand, spark_connect: SparkConnectEndpoint) -> None:
+def test_no_secret_is_shown_or_stored(stand: Stand, stand_spark: SparkConnectEndpoint) -> None:
     dagster, shop = stand.dagster, stand.shop
     shop.add_archive()
     try:
@@ -320,7 +320,7 @@ def test_no_secret_is_shown_or_stored(stand: Stand, spark_connect: SparkConnectE
     assert any(files_with(failed.run_id, *kept))
     assert any(files_with("page_minutes", stores))
 
-    for secret in (PASSWORD, *LITERAL_SECRETS, spark_connect.token):
+    for secret in (PASSWORD, *LITERAL_SECRETS, stand_spark.token):
         assert secret not in shown
         assert [*files_with(secret, *kept, stores)] == []
     # This one was part of the data: a pipeline keeps it, and nobody tells it.

@@ -16,6 +16,7 @@ import dagster as dg
 import pytest
 from dagster._core.code_pointer import FileCodePointer
 
+from infra.load import Deadline
 from infra.spark_connect import SparkConnectEndpoint
 from laminar_dagster.core.errors import EpochTaken, FencedOut, ObjectExists
 from tests.integration.cli.test_console_script import SCRIPT, environment
@@ -218,8 +219,8 @@ def wait_for_compute(stand: Stand, epoch: int) -> str:
         tags={"laminar/epoch": str(epoch)},
         statuses=[dg.DagsterRunStatus.STARTED],
     )
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
+    deadline = Deadline(120)
+    while not deadline.is_over:
         for run in stand.instance.get_runs(wanted):
             told = [entry.user_message for entry in stand.instance.all_logs(run.run_id)]
             if f"epoch {epoch}: Compute" in told:

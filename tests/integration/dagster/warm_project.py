@@ -18,6 +18,7 @@ from dagster._core.execution.plan.resume_retry import ReexecutionStrategy
 from dagster._core.workspace.context import WorkspaceProcessContext, WorkspaceRequestContext
 from dagster._core.workspace.load_target import PythonFileTarget
 
+from infra.load import Deadline
 from laminar_dagster.orchestration.warm.folder import KeeperFolder, Record, is_held
 from laminar_dagster.orchestration.warm.launcher import WarmRunLauncher
 
@@ -235,7 +236,7 @@ def is_alive(pid: int) -> bool:
 
 def wait_until(is_so: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
     """Wait for something to happen."""
-    deadline = time.monotonic() + seconds
+    deadline = Deadline(seconds)
     while not is_so():
-        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
+        assert not deadline.is_over, f"waited {deadline} for {what}"
         time.sleep(0.05)

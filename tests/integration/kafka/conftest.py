@@ -11,6 +11,7 @@ from infra.kafka import KafkaEndpoint
 from laminar_dagster.sources.kafka.fetching import Fetcher, choose_fetcher
 from laminar_dagster.sources.kafka.messages import Wanted
 from tests.integration.kafka.reading import VALUES_ALONE, Kind, MakeFetcher, number
+from tests.integration.kafka.streams import fresh_name
 from tests.services.compiled import require_compiled, without_compiled
 from tests.services.kafka import Outgoing, create_topic, delete_topic, produce
 
@@ -51,7 +52,8 @@ def varied_topic(kafka_service: KafkaEndpoint) -> Iterator[tuple[str, int]]:
         Outgoing(None if place % 17 == 0 else number(place, int(size))[: int(size)], b"k%d" % place)
         for place, size in enumerate(sizes.tolist())
     ]
-    create_topic(kafka_service, "varied")
-    produce(kafka_service, "varied", sent, settings={"linger.ms": 20})
-    yield "varied", len(sent)
-    delete_topic(kafka_service, "varied")
+    topic = fresh_name()
+    create_topic(kafka_service, topic)
+    produce(kafka_service, topic, sent, settings={"linger.ms": 20})
+    yield topic, len(sent)
+    delete_topic(kafka_service, topic)

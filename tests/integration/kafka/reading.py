@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, Protocol
 
+from infra.load import Deadline
 from laminar_dagster.sources.kafka.fetching import Fetcher
 from laminar_dagster.sources.kafka.messages import MessageBatch, PartitionRange, Wanted
 from laminar_dagster.sources.kafka.ranges import DEFAULT_LIMITS, ChunkLimits, Polling, fetch_range
@@ -51,9 +52,9 @@ def values_of(chunks: Sequence[MessageBatch]) -> list[bytes | None]:
 
 
 def wait_for(what: Callable[[], object], seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = Deadline(seconds)
     while not what():
-        assert time.monotonic() < deadline, "it did not happen"
+        assert not deadline.is_over, "it did not happen"
         time.sleep(0.05)
 
 

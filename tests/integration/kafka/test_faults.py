@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from infra.kafka import Kafka, KafkaEndpoint
+from infra.load import Deadline
 from infra.wire_requests import kafka_kinds
 from laminar_dagster.core.errors import AcknowledgeFailed, RetentionExpired, SourceUnavailable
 from laminar_dagster.core.plan import SourcePlan
@@ -356,10 +357,10 @@ def test_a_group_that_is_rebalanced_changes_nothing(
     plan: SourcePlan | None = None
     with ExitStack() as stack:
         groups = [stack.enter_context(Members(stream, group)) for group in (own, f"other-{own}")]
-        deadline = time.monotonic() + 60
+        deadline = Deadline(60)
         turns = 0
         while turns < 8 or any(each.assignments < 4 or not each.messages for each in groups):
-            assert time.monotonic() < deadline, "nobody came and went"
+            assert not deadline.is_over, "nobody came and went"
             for partition in found:
                 stream.append(range(turns * 20, turns * 20 + 20), partition)
             plan = source.plan(plan, ends(plan) if plan else (), Admission(max_records=30), CLOCK)

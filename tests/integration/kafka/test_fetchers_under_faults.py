@@ -125,7 +125,7 @@ def test_a_wrong_password_is_told_at_once(
 
 
 def test_a_certificate_of_a_stranger(secure_kafka: SecureKafka, kind: Kind) -> None:
-    stranger = str(secure_kafka.certificates.stranger.file)
+    stranger = str(secure_kafka.certificates.stranger)
     settings = secure_kafka.settings("SSL") | {"ssl.ca.location": stranger}
     fetcher = choose_fetcher(kind, settings, Wanted(), "clicks")
     with pytest.raises(AuthFailed, match="certificate verify failed"):

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, event, example, given, settings
 from hypothesis import strategies as st
 
 from infra.kafka import KafkaEndpoint
+from infra.load import Deadline
 from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.core.ports import Admission
 from laminar_dagster.sources.kafka.source import KafkaSource
@@ -239,10 +240,10 @@ class World:
         for writer, how in enumerate(endings):
             self._end(writer, how)
         full = {number: len(log) + self.marks[number] for number, log in self.log.items()}
-        deadline = time.monotonic() + _PATIENCE
+        deadline = Deadline(_PATIENCE)
         while self._stands() != full:
             # The marks of a transaction are written after its end has been reported.
-            assert time.monotonic() < deadline, f"it stands at {self._stands()}, not at {full}"
+            assert not deadline.is_over, f"it stands at {self._stands()}, not at {full}"
             self._run(Epoch(Admission(), "fast", 1, restart=False))
         for number, log in self.log.items():
             chunks = [each for done in self.epochs for each in done.chunks.get(number, [])]
@@ -311,10 +312,10 @@ class World:
         new = len(self.log)
         topic = self.stream.topic
         grow_topic(self.endpoint, topic, new + 1)
-        deadline = time.monotonic() + _PATIENCE
+        deadline = Deadline(_PATIENCE)
         for producer in (self.plain, *self.writers.values()):
             while len(producer.list_topics(topic, _PATIENCE).topics[topic].partitions) <= new:
-                assert time.monotonic() < deadline
+                assert not deadline.is_over
                 time.sleep(0.05)
         self.log[new], self.marks[new] = [], 0
 

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from infra.kafka import KafkaEndpoint
+from infra.load import Deadline
 from laminar_dagster.core.errors import (
     AcknowledgeFailed,
     InvalidConfig,
@@ -366,7 +367,7 @@ def test_a_broker_that_is_away_is_a_passing_matter(stream: TopicStream) -> None:
 
 
 def _eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = Deadline(seconds)
     while not holds():
-        assert time.monotonic() < deadline, "it did not come about"
+        assert not deadline.is_over, "it did not come about"
         time.sleep(0.1)

@@ -112,7 +112,7 @@ def test_a_server_that_shows_a_bad_certificate_is_not_trusted(
 def test_a_server_of_another_authority_is_not_trusted(
     secure_kafka: SecureKafka, topic: str
 ) -> None:
-    other = {"ssl.ca.location": str(secure_kafka.certificates.stranger.file)}
+    other = {"ssl.ca.location": str(secure_kafka.certificates.stranger)}
     settings = {**secure_kafka.settings("SSL"), **other}
     with pytest.raises(AuthFailed, match="certificate"):
         source_with(topic, settings).plan(None, (), Admission(), CLOCK)

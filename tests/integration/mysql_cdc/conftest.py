@@ -18,7 +18,7 @@ ShopFactory = Callable[..., Shop]
 # The service, and the fixture that has it.
 SERVERS = [
     pytest.param(fixture, marks=pytest.mark.service(name), id=name)
-    for name, fixture in (("mariadb", "mariadb_log_service"), ("mysql", "mysql_service"))
+    for name, fixture in (("mariadb", "mariadb_log_service"), ("mysql", "mysql_log_service"))
 ]
 
 

@@ -51,7 +51,10 @@ def refused(tables: Tables, statement: str) -> bool:
 
 
 def waiting(tables: Tables) -> bool:
-    query = "SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
+    query = (
+        "SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
+        " WHERE datname = current_database() AND NOT granted AND mode = 'AccessExclusiveLock'"
+    )
     return bool(tables.fetch(query))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
+from infra.postgres import Postgres, PostgresEndpoint
 from laminar_dagster.core.errors import (
     AuthFailed,
     InvalidConfig,
@@ -25,10 +26,24 @@ from laminar_dagster.sources.postgres.copying import TableCopier
 from laminar_dagster.sources.postgres.source import PostgresCdcSource
 from laminar_dagster.testing.source_contract import CLOCK, NO_LIMIT
 from tests.integration.postgres.tables import SOURCE, Reading, Tables, read, rows_of
+from tests.services.postgres import WITH_SLOTS, WITHOUT_SYNC, database_on
 
 pytestmark = pytest.mark.service("postgres")
 
 COLUMNS = {"id": "bigint!"}
+
+
+@pytest.fixture(scope="module")
+def lone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresEndpoint]:
+    """Its settings are changed, and what is measured is how much is written to its log."""
+    with Postgres({**WITHOUT_SYNC, **WITH_SLOTS}) as server:
+        yield server.start(tmp_path_factory.mktemp("lone_postgres"))
+
+
+@pytest.fixture
+def tables(lone_server: PostgresEndpoint) -> Iterator[Tables]:
+    with database_on(lone_server) as database:
+        yield Tables(lone_server, database)
 
 
 @pytest.fixture
@@ -249,7 +264,8 @@ def test_looking_takes_no_snapshot(tables: Tables) -> None:
     plan = source(tables).plan(None, (), Admission(max_records=1), CLOCK)
     assert not plan.ranges[0].is_empty
     assert StoredSnapshots(tables.store, SOURCE).newest() is None
-    assert tables.fetch("SELECT 1 FROM pg_replication_slots WHERE slot_name LIKE '%x'") == []
+    slots = "SELECT 1 FROM pg_replication_slots WHERE database = current_database()"
+    assert tables.fetch(slots) == []
 
 
 def test_a_slot_that_cannot_be_made_is_waited_for_no_longer_than_told(tables: Tables) -> None:

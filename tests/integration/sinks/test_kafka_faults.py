@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Producer
 
 from infra.kafka import Kafka, KafkaEndpoint
+from infra.load import Deadline
 from infra.wire_requests import is_kafka_end_txn
 from laminar_dagster.core.errors import (
     CommitOutcomeUnknown,
@@ -216,9 +217,9 @@ def test_a_committer_that_died_before_its_commit_is_cleared_away(place: KafkaPla
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = Deadline(60)
     while not holds():
-        assert time.monotonic() < deadline
+        assert not deadline.is_over
         time.sleep(0.05)
 
 

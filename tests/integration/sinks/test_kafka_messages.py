@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 import urllib.request
 import uuid
 from dataclasses import replace
@@ -17,6 +16,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from google.protobuf import message_factory
 
 from infra.kafka import KafkaEndpoint
+from infra.load import Deadline
 from infra.schema_registry import SchemaRegistryEndpoint
 from laminar_dagster.clients.kafka.asker import Asker
 from laminar_dagster.clients.kafka.cluster import Cluster
@@ -275,9 +275,9 @@ def test_offsets_of_a_source_on_the_same_cluster_are_written_with_the_epoch(
     assert stands() is None
     place.sink(SINK).commit(EpochNumber(2), good)
     # A commit is answered a moment before every partition has heard of it.
-    deadline = time.monotonic() + 20
+    deadline = Deadline(20)
     while (found := stands()) is None:
-        assert time.monotonic() < deadline
+        assert not deadline.is_over
     assert found == 42
 
 

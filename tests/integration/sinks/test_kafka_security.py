@@ -86,5 +86,5 @@ def test_a_server_that_shows_a_bad_certificate_is_not_trusted(
 def test_a_server_of_another_authority_is_not_trusted(
     secure_kafka: SecureKafka, place: KafkaPlace
 ) -> None:
-    other = {"ssl.ca.location": str(secure_kafka.certificates.stranger.file)}
+    other = {"ssl.ca.location": str(secure_kafka.certificates.stranger)}
     assert "certificate" in refusal(sink_with(place, {**secure_kafka.settings("SSL"), **other}))

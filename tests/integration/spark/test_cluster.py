@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from infra.load import Deadline
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.runtime.rerun import rerun
 from tests.integration.cli.test_console_script import SCRIPT, environment
@@ -51,10 +52,10 @@ def attempts_in(project: Project) -> set[Path]:
 
 
 def wait_for_attempt(project: Project, run: subprocess.Popen[str], known: set[Path]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = Deadline(120)
     while not attempts_in(project) - known:
         assert run.poll() is None, run.communicate()
-        assert time.monotonic() < deadline, "no epoch has begun to compute"
+        assert not deadline.is_over, "no epoch has begun to compute"
         time.sleep(0.02)
 
 

@@ -100,6 +100,41 @@ def any_mysql(request: pytest.FixtureRequest) -> MysqlPlace:
 
 
 @pytest.fixture
+def lone_postgres_place(postgres_place: PostgresPlace) -> PostgresPlace:
+    """What is set there is the database's."""
+    return postgres_place
+
+
+@pytest.fixture
+def lone_mariadb_place(mariadb_log_service: MysqlEndpoint) -> Iterator[MysqlPlace]:
+    with mariadb.database_on(mariadb_log_service) as name:
+        place = MariadbPlace(mariadb_log_service, name)
+        # A sink refuses a log that a crash of the machine cuts off.
+        with place.with_global("sync_binlog", 1, 0):
+            yield place
+
+
+@pytest.fixture
+def lone_mysql_place(mysql_log_service: MysqlEndpoint) -> Iterator[MysqlPlace]:
+    with mariadb.database_on(mysql_log_service) as name:
+        yield GenuineMysqlPlace(mysql_log_service, name)
+
+
+@pytest.fixture(params=on(*ALL_SERVERS))
+def lone_place(request: pytest.FixtureRequest) -> DatabasePlace:
+    """A database on each server, where settings concern no other process's tests."""
+    found: DatabasePlace = request.getfixturevalue(f"lone_{request.param}_place")
+    return found
+
+
+@pytest.fixture(params=on(*MYSQL_SERVERS))
+def any_lone_mysql(request: pytest.FixtureRequest) -> MysqlPlace:
+    """MariaDB and MySQL alone, where settings concern no other process's tests."""
+    found: MysqlPlace = request.getfixturevalue(f"lone_{request.param}_place")
+    return found
+
+
+@pytest.fixture
 def wire(faulty_wire: WireFactory, place: DatabasePlace) -> FaultyWire:
     """A way to the server that fails on command."""
     return faulty_wire(place.endpoint.host, place.endpoint.port)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
+from infra.load import Deadline
 from laminar_dagster.core.errors import WriteFailed
 from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.manifest import FileEntry
@@ -86,8 +87,8 @@ def rows_in(place: DatabasePlace) -> list[tuple[Any, ...]]:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = Deadline(30)
     while not holds():
-        assert time.monotonic() < deadline
+        assert not deadline.is_over
         # Who looks at InnoDB's transactions more often is shown the same again.
         time.sleep(0.15)

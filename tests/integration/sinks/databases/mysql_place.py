@@ -162,7 +162,7 @@ class MysqlPlace(DatabasePlace):
 
     @contextmanager
     def with_global(self, name: str, value: int, usual: int) -> Iterator[None]:
-        """A setting of the server, for a while."""
+        """A setting of the server, for a while; not of one that all processes use."""
         self.query(f"SET GLOBAL {name} = %s", value)
         try:
             yield

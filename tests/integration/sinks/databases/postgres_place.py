@@ -123,7 +123,9 @@ class PostgresPlace(DatabasePlace):
 
     def waiting(self, event: str = "transactionid") -> int:
         ((count,),) = self.query(
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event = %s", event
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE wait_event = %s AND datname = current_database()",
+            event,
         )
         return int(count)
 

@@ -16,9 +16,9 @@ from tests.integration.sinks.databases.servers import MYSQL_SERVERS, on
 SLOW_TRIGGER = "CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW SET new.v = sleep(5)"
 
 
-def test_a_server_that_only_reads_is_unavailable(place: DatabasePlace) -> None:
-    with place.refuse_writes():
-        sink = place.sink(limits=QUICK)
+def test_a_server_that_only_reads_is_unavailable(lone_place: DatabasePlace) -> None:
+    with lone_place.refuse_writes():
+        sink = lone_place.sink(limits=QUICK)
         for ask in (sink.ledger, lambda: commit(sink, 1, ROWS)):
             with pytest.raises(SinkUnavailable, match="read-only"):
                 ask()

@@ -72,15 +72,15 @@ def test_a_row_longer_than_the_server_takes_is_shown(
 
 
 def test_a_server_that_forbids_streams_gets_statements(
-    any_mysql: MysqlPlace, monkeypatch: pytest.MonkeyPatch
+    any_lone_mysql: MysqlPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(*_: object) -> None:
         raise AssertionError("it would be refused")
 
-    with any_mysql.with_global("local_infile", 0, 1):
+    with any_lone_mysql.with_global("local_infile", 0, 1):
         monkeypatch.setattr(Session, "load", load)
-        commit(sink_at(any_mysql, **UPSERT), 1, ROWS)
-    assert any_mysql.query("SELECT k, v FROM t ORDER BY k") == [(1, "a"), (2, "b")]
+        commit(sink_at(any_lone_mysql, **UPSERT), 1, ROWS)
+    assert any_lone_mysql.query("SELECT k, v FROM t ORDER BY k") == [(1, "a"), (2, "b")]
 
 
 def test_the_row_of_a_number_that_the_server_gives(either_way: MysqlPlace) -> None:
@@ -197,11 +197,13 @@ def test_what_holds_in_a_session(any_mysql: MysqlPlace) -> None:
 
 
 @pytest.mark.parametrize("value", [0, 2])
-def test_a_server_that_may_forget_a_commit_is_refused(any_mysql: MysqlPlace, value: int) -> None:
-    with any_mysql.with_global("innodb_flush_log_at_trx_commit", value, 1):
+def test_a_server_that_may_forget_a_commit_is_refused(
+    any_lone_mysql: MysqlPlace, value: int
+) -> None:
+    with any_lone_mysql.with_global("innodb_flush_log_at_trx_commit", value, 1):
         assert f"`innodb_flush_log_at_trx_commit` is {value}: a crash could take an epoch back" in (
-            refusal(sink_at(any_mysql))
+            refusal(sink_at(any_lone_mysql))
         )
         with pytest.raises(InvalidConfig, match="durability = 'relaxed'"):
-            sink_at(any_mysql).check(ROWS.schema)
-        commit(sink_at(any_mysql, durable=False), 1, ROWS)
+            sink_at(any_lone_mysql).check(ROWS.schema)
+        commit(sink_at(any_lone_mysql, durable=False), 1, ROWS)

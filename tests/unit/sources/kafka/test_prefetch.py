@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.load import Deadline
 from laminar_dagster.core.errors import RetentionExpired
 from laminar_dagster.sources.kafka.backpressure import BackpressureController
 from laminar_dagster.sources.kafka.messages import PartitionRange
@@ -27,8 +28,8 @@ def messages(count: int = COUNT) -> list[Step]:
 
 
 def eventually(what: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
-    while not what() and time.monotonic() < deadline:
+    deadline = Deadline(10)
+    while not what() and not deadline.is_over:
         time.sleep(0.005)
     return what()
 
