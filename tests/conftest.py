@@ -30,6 +30,7 @@ pytest_plugins = (
     "tests.services.spark_cluster",
     "tests.services.browser",
     "tests.services.proofs",
+    "tests.services.temporary_folders",
 )
 
 # A shell that starts the tests in the background has them ignore these, and children inherit it.

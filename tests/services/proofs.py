@@ -2,6 +2,10 @@
 
 A test is a case of a proof when it is marked ``proof("name")``. One whose cases are drawn from its
 argument ``seed`` says in which variable it looks for a seed to replay: ``seed_in="VARIABLE"``.
+
+A case of the long lane is marked ``long_lane``: `make proof` runs it, which sets
+``LAMINAR_PROOF=full``, and other runs leave it out. docs/proof.md says which these are, and why
+nothing is lost.
 """
 
 from __future__ import annotations
@@ -9,10 +13,16 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from types import MappingProxyType
+from typing import Final
 
 import pytest
+from _pytest.mark import ParameterSet
+
+# Which lane runs. Read here and nowhere else.
+_LANE: Final = "LAMINAR_PROOF"
+_FULL: Final = "full"
 
 # Survives the way from an xdist worker to the process that prints the summary.
 _PROPERTY = "proof"
@@ -25,6 +35,42 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "proof(name, seed_in=None): a case of a proof, counted in the summary."
     )
+    config.addinivalue_line(
+        "markers", f"long_lane: a case that runs with {_LANE}={_FULL} alone, as in `make proof`."
+    )
+
+
+def is_long_lane() -> bool:
+    """Whether this run is the long lane.
+
+    Raises:
+        pytest.UsageError: The variable says something else, and whoever set it wanted something.
+    """
+    match os.environ.get(_LANE, ""):
+        case "":
+            return False
+        case value if value == _FULL:
+            return True
+        case other:
+            raise pytest.UsageError(f"{_LANE} is {other!r}: there is {_FULL!r} alone")
+
+
+def with_long_lane(usual: Iterable[object], further: Iterable[object]) -> list[ParameterSet]:
+    """The values of a parameter: the usual ones, and those that the long lane adds to them."""
+    return [
+        *map(pytest.param, usual),
+        *(pytest.param(value, marks=pytest.mark.long_lane) for value in further),
+    ]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the cases of the long lane to it."""
+    if is_long_lane():
+        return
+    left = [item for item in items if item.get_closest_marker("long_lane")]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.get_closest_marker("long_lane")]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -48,10 +94,11 @@ def pytest_runtest_makereport(
 
 
 def _command_for(item: pytest.Item, marker: pytest.Mark) -> str:
+    settings = {_LANE: _FULL} if item.get_closest_marker("long_lane") else {}
     variable = marker.kwargs.get("seed_in")
-    if not variable or not isinstance(item, pytest.Function):
-        return replay_command(item.nodeid)
-    return replay_command(item.nodeid, {variable: str(item.callspec.params["seed"])})
+    if variable and isinstance(item, pytest.Function):
+        settings[variable] = str(item.callspec.params["seed"])
+    return replay_command(item.nodeid, settings)
 
 
 def replay_command(node: str, variables: Mapping[str, str] = MappingProxyType({})) -> str:

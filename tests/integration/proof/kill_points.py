@@ -201,6 +201,12 @@ STEPS = (
 EVERY_STEP: tuple[KillPoint, ...] = tuple(
     AtStep(when, step) for step in STEPS for when in ("before", "after")
 )
+# A death after a step and one before the next leave the same behind, and so does one after the
+# gate, which writes nothing.
+EVERY_BOUNDARY: tuple[KillPoint, ...] = (
+    AtStep("before", "plan"),
+    *(AtStep("after", step) for step in STEPS if step != "gate"),
+)
 INSIDE_COMPUTE: tuple[KillPoint, ...] = (
     AtWrite("after", 1, "attempt", r"/attempt\.json$"),
     AtWrite("after", 1, "state", "/operators/"),
@@ -218,4 +224,3 @@ INSIDE_SINKS: tuple[KillPoint, ...] = (
     AtSink("inside", "minutes"),
     AtSink("inside", "lake"),
 )
-EVERY_POINT: tuple[KillPoint, ...] = (*EVERY_STEP, *INSIDE_COMPUTE, *INSIDE_SINKS)

@@ -3,6 +3,12 @@
 A worker is killed with SIGKILL at one place; another process goes on from what is there. Then both
 sinks equal DuckDB's answer over the whole input, the ledgers are at the newest epoch without a gap,
 every committed checkpoint verifies, and the accounting adds up to the input.
+
+Before and after every step, inside every kind of sink, on either store, and twice in a row is
+proved without Spark: `sinks/test_kills.py`, `sinks/test_random_faults.py`. Usually this runs what
+needs Spark: deaths while it computes, of a driver, an executor or both, and one at each boundary of
+the protocol, behind which another process goes on from state that Spark wrote. The long lane
+repeats the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +23,8 @@ from infra.s3 import S3Endpoint
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.stores.local import LocalStore
 from tests.integration.proof.kill_points import (
-    EVERY_POINT,
+    EVERY_BOUNDARY,
+    EVERY_STEP,
     INSIDE_COMPUTE,
     INSIDE_SINKS,
     AtSink,
@@ -29,6 +36,7 @@ from tests.integration.proof.processes import start
 from tests.integration.proof.published import check_everything
 from tests.integration.proof.stream import Layout, write_input, write_pipeline
 from tests.integration.proof.worker import NAMED_ERROR, Job, open_pipeline
+from tests.services.proofs import with_long_lane
 
 pytestmark = [pytest.mark.slow, pytest.mark.service("spark_connect"), pytest.mark.proof("crashes")]
 
@@ -45,7 +53,13 @@ def first_epoch(warm_spark: dict[str, str], tmp_path_factory: pytest.TempPathFac
     return root
 
 
-@pytest.mark.parametrize("point", EVERY_POINT, ids=str)
+_LOCALLY = with_long_lane(
+    (*EVERY_BOUNDARY, *INSIDE_COMPUTE),
+    (*(point for point in EVERY_STEP if point not in EVERY_BOUNDARY), *INSIDE_SINKS),
+)
+
+
+@pytest.mark.parametrize("point", _LOCALLY, ids=str)
 def test_local_disk_second_epoch(
     first_epoch: Path, tmp_path: Path, warm_spark: dict[str, str], point: KillPoint
 ) -> None:
@@ -55,13 +69,16 @@ def test_local_disk_second_epoch(
     assert len(check_everything(root, CheckpointStore(LocalStore(root / "state")))) == 3
 
 
-# Before and after every step on S3, and inside each sink, is proved without Spark, and with every
-# kind of sink: `sinks/test_kills.py`. What needs Spark is a death while it computes, and that it
-# goes on from state which another process left there, before the commit point and after it.
-_ON_S3: tuple[KillPoint, ...] = (
-    *INSIDE_COMPUTE,
-    AtStep("after", "compute"),
+# The driver and its executor die while they write to S3; the driver dies and its executor goes on
+# writing there; another process commits from what Spark left there.
+_USUAL_ON_S3: tuple[KillPoint, ...] = (
+    AtWrite("after", 1, "state", "/operators/"),
+    AtWrite("after", 1, "staged", "/staged/", orphaned=True),
     AtStep("after", "write_manifest"),
+)
+_ON_S3 = with_long_lane(
+    _USUAL_ON_S3,
+    (*(p for p in INSIDE_COMPUTE if p not in _USUAL_ON_S3), AtStep("after", "compute")),
 )
 
 
@@ -85,9 +102,11 @@ def test_s3_first_epoch(
     assert len(check_everything(tmp_path, open_pipeline(tmp_path).checkpoints)) == 2
 
 
-_TWICE: tuple[tuple[KillPoint, KillPoint], ...] = (
+_WHILE_COMPUTING: tuple[tuple[KillPoint, KillPoint], ...] = (
     (AtStep("after", "plan"), AtWrite("after", 1, "state", "/operators/")),
     (AtWrite("after", 1, "staged", "/staged/"), AtStep("after", "compute")),
+)
+_WITHOUT_COMPUTING: tuple[tuple[KillPoint, KillPoint], ...] = (
     (AtStep("after", "compute"), AtStep("after", "prepare")),
     (AtStep("after", "prepare"), AtStep("after", "write_manifest")),
     (AtStep("after", "write_manifest"), AtSink("after", "minutes")),
@@ -99,7 +118,11 @@ _TWICE: tuple[tuple[KillPoint, KillPoint], ...] = (
 )
 
 
-@pytest.mark.parametrize("points", _TWICE, ids=lambda pair: "-then-".join(map(str, pair)))
+@pytest.mark.parametrize(
+    "points",
+    with_long_lane(_WHILE_COMPUTING, _WITHOUT_COMPUTING),
+    ids=lambda pair: "-then-".join(map(str, pair)),
+)
 def test_killed_again_while_recovering(
     first_epoch: Path,
     tmp_path: Path,
@@ -127,10 +150,9 @@ def test_an_executor_dies_and_its_driver_lives(
     assert len(check_everything(root, CheckpointStore(LocalStore(root / "state")))) == 3
 
 
-_COLD: tuple[KillPoint, ...] = (
-    AtStep("before", "compute"),
-    AtWrite("after", 1, "staged", "/staged/", with_group=True),
-    INSIDE_SINKS[0],
+_COLD = with_long_lane(
+    [AtWrite("after", 1, "staged", "/staged/", with_group=True)],
+    [AtStep("before", "compute"), INSIDE_SINKS[0]],
 )
 
 

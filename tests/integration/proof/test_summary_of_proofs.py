@@ -21,6 +21,16 @@ def test_no_case(): assert False
 """
 
 
+LANES = """
+import pytest
+from tests.services.proofs import with_long_lane
+
+@pytest.mark.proof("sums")
+@pytest.mark.parametrize("right", with_long_lane([2], [3, 4]))
+def test_sum(right): assert 1 + 1 == right
+"""
+
+
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["serial", "xdist"])
 def test_cases_are_counted(
     pytester: pytest.Pytester,
@@ -41,3 +51,36 @@ def test_cases_are_counted(
     assert "seeds: 1 cases hold, 1 FAIL\n  any of them again, by its seed: " in text
     assert f"SEED_OF_SUMS=SEED .venv/bin/python -m pytest {suite.name}\n" in text
     assert f"SEED_OF_SUMS=4 .venv/bin/python -m pytest '{suite.name}::test_seed[4]'" in text
+
+
+def _run_lanes(pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(LANES)
+    return pytester.runpytest_inprocess("-p", "tests.services.proofs", "--strict-markers", *more)
+
+
+def test_the_long_lane_is_left_out(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAMINAR_PROOF", raising=False)
+    _run_lanes(pytester).assert_outcomes(passed=1, deselected=2)
+
+
+def test_the_long_lane_runs_everything_and_says_how_to_replay(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAMINAR_PROOF", "full")
+    result = _run_lanes(pytester)
+    result.assert_outcomes(passed=1, failed=2)
+    text = result.stdout.str()
+    assert text.count("LAMINAR_PROOF=full .venv/bin/python -m pytest") == 2
+    assert "sums: 1 cases hold, 2 FAIL" in text
+
+
+def test_a_lane_that_there_is_not_is_refused(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAMINAR_PROOF", "1")
+    result = _run_lanes(pytester)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "LAMINAR_PROOF is '1': there is 'full' alone" in result.stderr.str()

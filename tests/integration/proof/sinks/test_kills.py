@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.proof.kill_points import EVERY_STEP, AtSink, AtWrite, KillPoint
+from tests.integration.proof.kill_points import EVERY_STEP, AtSink, AtStep, AtWrite, KillPoint
+from tests.integration.proof.sinks.case import PATIENCE
 from tests.integration.proof.sinks.conftest import CaseFactory
 from tests.integration.proof.sinks.places import KINDS, TEAMS, team_of
 
@@ -47,6 +48,29 @@ def test_s3_store_first_epoch(make_case: CaseFactory, point: KillPoint) -> None:
     case.start(kill=(1, point)).must_be_killed()
     ledgers = case.check_whole_epochs()
     assert set(ledgers.values()) <= {0, 1}
+    case.finish()
+
+
+TWICE: tuple[tuple[KillPoint, KillPoint], ...] = (
+    (AtStep("after", "compute"), AtStep("after", "prepare")),
+    (AtStep("after", "prepare"), AtStep("after", "write_manifest")),
+    (AtStep("after", "write_manifest"), AtSink("after", "kafka_moves")),
+    (AtSink("after", "postgres_moves"), AtStep("before", "commit_sinks")),
+    (AtSink("after", "delta_moves"), AtSink("inside", "mysql_balances")),
+    (AtSink("inside", "kafka_moves"), AtSink("inside", "kafka_moves")),
+    (AtSink("inside", "sqlite_balances"), AtStep("before", "move_latest")),
+    (AtStep("after", "commit_sinks"), AtStep("after", "move_latest")),
+)
+
+
+@pytest.mark.parametrize("points", TWICE, ids=lambda pair: "-then-".join(map(str, pair)))
+def test_killed_again_while_recovering(
+    make_case: CaseFactory, points: tuple[KillPoint, KillPoint]
+) -> None:
+    case = make_case()
+    for point in points:
+        case.start(kill=(2, point), patience=PATIENCE).must_be_killed()
+        assert set(case.check_whole_epochs().values()) <= {1, 2}
     case.finish()
 
 
