@@ -32,7 +32,15 @@ CallableT = TypeVar("CallableT", bound="Callable[..., Any]")
 
 def pipeline_argument(command: CallableT) -> CallableT:
     """``[PIPELINE]``: a name; the only pipeline of the project need not be named."""
-    return click.argument("pipeline", type=TEXT, metavar="[PIPELINE]", required=False)(command)
+    return click.argument(
+        "pipeline", type=TEXT, metavar="[PIPELINE]", required=False, shell_complete=_complete
+    )(command)
+
+
+def _complete(ctx: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
+    """The names that a shell offers. The project is not known yet as commands know it."""
+    project = ctx.find_root().params.get("project") or Path()
+    return [each.name for each in find_pipelines(project) if each.name.startswith(begun)]
 
 
 def project_of(ctx: click.Context) -> Path:

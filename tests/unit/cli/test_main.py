@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 from laminar_dagster.cli.checkpoints import listing
 from laminar_dagster.cli.main import cli
 from laminar_dagster.core.errors import StoreUnavailable
-from tests.unit.cli.conditions import History, Laminar
+from tests.unit.cli.conditions import History, Laminar, Project
 
 CANARY = "canary-4f9c2b7e1d"
 
@@ -95,6 +96,32 @@ def test_json_may_stand_anywhere(history: History) -> None:
     ):
         result = CliRunner().invoke(cli, args)
         assert (result.exit_code, len(json.loads(result.stdout)), result.stderr) == (0, 5, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["ver"], ["verify"]),
+        (["status", "cl"], ["clicks"]),
+        (["epochs", "show", "1", ""], ["clicks"]),
+        (["status", "no"], []),
+        (["run", "--until"], ["--until-caught-up"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_pipelines(
+    project: Project, words: list[str], offered: list[str]
+) -> None:
+    line = ["laminar", "--project", str(project.root), *words]
+    told = CliRunner().invoke(
+        cli,
+        env={
+            "COMP_WORDS": shlex.join(line[:-1]) + f" {line[-1]}",
+            "COMP_CWORD": str(len(line) - 1),
+            "_LAMINAR_COMPLETE": "bash_complete",
+        },
+        prog_name="laminar",
+    )
+    assert [each.removeprefix("plain,") for each in told.stdout.split()] == offered
 
 
 def _fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
