@@ -1,4 +1,4 @@
-"""Reading a source on the executors, through Spark's Python data source API.
+"""Reading a source on the executors: ``mapInArrow`` over the numbers of its splits.
 
 Each split is one Spark partition. Its task decodes chunk by chunk and sets aside records that are
 late, have no event time, or one too far ahead of the plan's clock. It writes these, and records
@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 from laminar_dagster.core import layout
 from laminar_dagster.core.errors import DecodeFailed, LaminarError
@@ -41,7 +39,6 @@ from laminar_dagster.spark.early_partials import (
 from laminar_dagster.spark.lateness import AheadBound, LatenessJudge
 from laminar_dagster.spark.partial_step import control_rows
 
-_FORMAT: Final = "laminar"
 _LETTERS_PER_FILE: Final = 100_000
 
 
@@ -92,47 +89,32 @@ class Scan:
 
 
 def scan_frame(spark: SparkSession, scan: Scan) -> DataFrame:
-    """The rows of a scan's tasks, as a frame of ``scan.row_schema``."""
+    """The rows of a scan's tasks, as a frame of ``scan.row_schema``.
 
-    # A local class, so that Spark pickles it by value, with the scan. Passed as options, the scan's
-    # content would be shown in query plans.
-    class LaminarDataSource(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return f"{_FORMAT}_{scan.source_id}"
-
-        def schema(self) -> StructType:
-            return from_arrow_schema(scan.row_schema)
-
-        def reader(self, schema: Any) -> DataSourceReader:
-            if self.options["attempt"] != scan.attempt:
-                raise RuntimeError("another process has taken the name of this data source")
-            return ScanReader(scan)
-
-    spark.dataSource.register(LaminarDataSource)
-    # A Spark Connect session caches resolved queries by number, and a process that joins it starts
-    # counting anew: without this option it could get the data source of another process.
-    return spark.read.format(LaminarDataSource.name()).option("attempt", scan.attempt).load()
+    The query carries the scan itself, and with it the attempt. So a Spark Connect session, which
+    caches resolved queries, never takes it for the query of another epoch or process.
+    """
+    # A source without data still has one task, which yields nothing.
+    count = len(scan.splits)
+    numbers = spark.range(0, count, 1, max(1, count))
+    return numbers.mapInArrow(ScanStep(scan), from_arrow_schema(scan.row_schema))
 
 
-class ScanReader(DataSourceReader):
-    """Spark's interface to a scan: lists its partitions, and reads the rows of each."""
+@dataclass(frozen=True)
+class ScanStep:
+    """Reads the splits whose numbers it gets: for ``mapInArrow``."""
 
-    def __init__(self, scan: Scan) -> None:
-        """Keep the scan to read."""
-        self._scan = scan
+    scan: Scan
 
-    def partitions(self) -> Sequence[InputPartition]:
-        """One partition for each split."""
-        # A source without data still has one task, which yields nothing.
-        return [InputPartition(index) for index in range(max(1, len(self._scan.splits)))]
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the splits that the rows of a task name."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self.read(number)
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Batches of ``Scan.row_schema``, the task's report last."""
-        index = partition.value
-        if index >= len(self._scan.splits):
-            return
-        task = _SplitTask(self._scan, self._scan.splits[index])
+    def read(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Batches of ``Scan.row_schema``, the split's report last."""
+        task = _SplitTask(self.scan, self.scan.splits[number])
         try:
             yield from task.run()
         except LaminarError as error:

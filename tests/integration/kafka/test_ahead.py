@@ -20,7 +20,7 @@ from laminar_dagster.sources.kafka.source import KafkaSource
 from laminar_dagster.sources.kafka.traits import METADATA
 from laminar_dagster.spark.columns import CONTROL
 from laminar_dagster.spark.lateness import AheadBound
-from laminar_dagster.spark.scan import Scan, ScanReader, Split
+from laminar_dagster.spark.scan import Scan, ScanStep, Split
 from laminar_dagster.testing.memory_store import MemoryStore
 from tests.integration.kafka.reading import Kind
 from tests.integration.kafka.streams import TopicStream
@@ -56,10 +56,9 @@ def scanned(source: KafkaSource, time_column: str) -> tuple[dict[str, Any], list
         attempt=ATTEMPT,
         bound=AheadBound(NOW, DAY),
     )
-    reader = ScanReader(scan)
     told = [
         json.loads(each)
-        for batch in reader.read(reader.partitions()[0])
+        for batch in ScanStep(scan).read(0)
         for each in batch.column(CONTROL).to_pylist()
         if each
     ]

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.datasource import InputPartition
 
 from laminar_dagster.config.model import Column
 from laminar_dagster.config.operators import stateful_operators
@@ -29,7 +28,7 @@ from laminar_dagster.spark.columns import CONTROL, EARLY
 from laminar_dagster.spark.early_operators import early_operator
 from laminar_dagster.spark.early_partials import EarlyOperator
 from laminar_dagster.spark.lateness import AheadBound, LatenessJudge
-from laminar_dagster.spark.scan import Scan, ScanReader, Split
+from laminar_dagster.spark.scan import Scan, ScanStep, Split
 from laminar_dagster.testing.memory_store import MemoryStore
 from tests.unit.config.folders import load
 from tests.unit.sources.file.files import file_source, plan
@@ -89,7 +88,7 @@ def read(
             early=early,
             bound=bound,
         )
-        for batch in ScanReader(scan).read(InputPartition(0)):
+        for batch in ScanStep(scan).read(0):
             told = [json.loads(each) for each in batch.column(CONTROL).to_pylist() if each]
             if not told and (not early or batch.column(EARLY).null_count):
                 into.rows += batch.column("n").to_pylist()
