@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from infra.process import tail
 from tests.integration.proof.worker import NAMED_ERROR, AnyJob, main
@@ -89,17 +89,28 @@ def start(job: AnyJob) -> Worker:
     return Worker(process, log)
 
 
+# Without all of these a worker imports them each time. The first epochs of one take 0.22 s of the
+# processor instead of 0.29 s on a local store, and 0.64 s instead of 0.87 s on S3.
+_IMPORTED: Final = (
+    "boto3.s3.inject",
+    "botocore.handlers",
+    "deltalake",
+    "laminar_dagster.sinks.formats.json",
+    "laminar_dagster.spark.engine",
+    "laminar_dagster.stores.s3",
+    "laminar_dagster.stores.s3_client",
+    "pandas",
+    "pyarrow.dataset",
+    "pyspark.sql.connect.session",
+    "pyspark.sql.datasource",
+    "tests.integration.proof.sinks.job",
+    "tests.integration.proof.worker",
+)
+
+
 def forkserver() -> ForkServerContext:
     """Where processes come from. The server reads the list of modules once, when it starts."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        [
-            "tests.integration.proof.worker",
-            "tests.integration.proof.sinks.job",
-            "pyspark.sql.connect.session",
-            "deltalake",
-            "pandas",
-        ]
-    )
+    context.set_forkserver_preload([*_IMPORTED])
     ensure_running()
     return context
