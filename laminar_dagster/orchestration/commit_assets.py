@@ -13,12 +13,12 @@ from laminar_dagster.core.ids import EpochNumber
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.orchestration import metadata
 from laminar_dagster.orchestration.asset_specs import MANIFEST, manifest_spec, sink_spec
+from laminar_dagster.orchestration.epoch_partitions import epochs_of_run
 from laminar_dagster.orchestration.failures import named_failures
 from laminar_dagster.orchestration.names import (
     EPOCH_TAG,
     PIPELINE_TAG,
     REVISION_TAG,
-    epochs_of,
     partition_key,
 )
 from laminar_dagster.orchestration.output_columns import column_schema
@@ -41,13 +41,14 @@ def build_commit_assets(stream: Stream) -> dg.AssetsDefinition:
         ],
         partitions_def=stream.partitions,
         backfill_policy=dg.BackfillPolicy.single_run(),
+        required_resource_keys={names.epoch},
         pool=names.pool,
     )
     def publish_epochs(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         with named_failures(context, stream.watcher):
             pipeline = stream.open(None)
             runner = EpochRunner(pipeline, on_step=_log_to(context, stream.watcher))
-            epochs = epochs_of(context.partition_keys)
+            epochs = epochs_of_run(context, names.partitions, names.epoch)
             for epoch in epochs:
                 context.instance.add_run_tags(
                     context.run.run_id,

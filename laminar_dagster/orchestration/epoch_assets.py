@@ -17,12 +17,12 @@ from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.core.recovery import Standing
 from laminar_dagster.orchestration import checks, metadata
 from laminar_dagster.orchestration.asset_specs import PLAN, STATE, plan_spec, state_spec, view_spec
+from laminar_dagster.orchestration.epoch_partitions import epochs_of_run
 from laminar_dagster.orchestration.failures import named_failures
 from laminar_dagster.orchestration.names import (
     EPOCH_TAG,
     PIPELINE_TAG,
     REVISION_TAG,
-    epochs_of,
     partition_key,
 )
 from laminar_dagster.orchestration.output_columns import column_schema
@@ -54,7 +54,7 @@ def build_epoch_assets(stream: Stream) -> dg.AssetsDefinition:
         partitions_def=stream.partitions,
         # A backfill of a range is one run: epochs in order, and the first error stops it.
         backfill_policy=dg.BackfillPolicy.single_run(),
-        required_resource_keys={names.spark},
+        required_resource_keys={names.spark, names.epoch},
         pool=names.pool,
     )
     def compute_epochs(context: dg.AssetExecutionContext) -> Iterator[Result]:
@@ -63,7 +63,7 @@ def build_epoch_assets(stream: Stream) -> dg.AssetsDefinition:
             require_push(stream)
             step = _EpochStep(stream, stream.open(lambda: spark.spark_session), context)
             try:
-                yield from step.run(epochs_of(context.partition_keys))
+                yield from step.run(epochs_of_run(context, names.partitions, names.epoch))
             except GateFailed as error:
                 yield checks.refused(stream, error)
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from laminar_dagster.core.errors import FailedError, RetryError, UsageError
+from laminar_dagster.core.errors import FailedError, InvalidName, RetryError, UsageError
 
 
 @dataclass(eq=False)
@@ -17,6 +17,30 @@ class InvalidDagsterHome(UsageError):
     kind = "invalid_dagster_home"
     text = "DAGSTER_HOME is {home}: {reason}"
     hint = "set DAGSTER_HOME to a folder of yours, by its whole path, or run with --no-dagster"
+
+
+@dataclass(eq=False)
+class EpochNotReached(UsageError):
+    """A run was launched for an epoch that others come before.
+
+    Attributes:
+        partition: The key of the next epoch.
+    """
+
+    epoch: int
+    next_epoch: int
+    partition: str
+
+    kind = "epoch_not_reached"
+    text = "epoch {epoch} cannot be run yet: the next one is epoch {next_epoch}"
+    hint = "launch partition {partition}, or leave the partition out"
+
+
+@dataclass(eq=False)
+class InvalidPartition(InvalidName):
+    """The key of a partition that is not the number of an epoch."""
+
+    hint = "launch the partition of an epoch, or leave the partition out: it is the next one then"
 
 
 @dataclass(eq=False)

@@ -10,8 +10,8 @@ from typing import Final
 
 import dagster as dg
 
-from laminar_dagster.core.errors import InvalidName
 from laminar_dagster.core.ids import EpochNumber, PipelineName
+from laminar_dagster.orchestration.errors import InvalidPartition
 
 PIPELINE_TAG: Final = "laminar/pipeline"
 EPOCH_TAG: Final = "laminar/epoch"
@@ -49,6 +49,11 @@ class Names:
         """The resource that gives its Spark session."""
         return f"{self.group}_spark"
 
+    @property
+    def epoch(self) -> str:
+        """The resource that chooses the epoch of a run without a partition."""
+        return f"{self.group}_epoch"
+
     def asset(self, name: str) -> dg.AssetKey:
         """The key of an asset that only this pipeline has: plans, views, state, checkpoints."""
         return dg.AssetKey([str(self.pipeline), name])
@@ -67,18 +72,23 @@ def epoch_of(key: str) -> EpochNumber:
     """The epoch that the key of a partition stands for.
 
     Raises:
-        InvalidName: The key is not that of an epoch.
+        InvalidPartition: The key is not that of an epoch.
     """
     if not _KEY.fullmatch(key) or int(key) == 0:
-        raise InvalidName("partition", key[:80], f"is not the number of an epoch, {_DIGITS} digits")
+        raise InvalidPartition("partition", key[:80], _reason_not_an_epoch(key))
     return EpochNumber(int(key))
+
+
+def _reason_not_an_epoch(key: str) -> str:
+    example = int(key) if re.fullmatch(r"[0-9]{1,12}", key) and int(key) else 1
+    return f"is not the number of an epoch in {_DIGITS} digits, such as {example:0{_DIGITS}d}"
 
 
 def epochs_of(keys: Iterable[str]) -> tuple[EpochNumber, ...]:
     """The epochs of partition keys, the oldest first.
 
     Raises:
-        InvalidName: A key is not that of an epoch; somebody has added it by hand.
+        InvalidPartition: A key is not that of an epoch; somebody has added it by hand.
     """
     return tuple(sorted(map(epoch_of, keys)))
 

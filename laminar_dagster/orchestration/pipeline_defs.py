@@ -13,7 +13,9 @@ from laminar_dagster.config.pipeline import find_pipelines
 from laminar_dagster.orchestration.asset_specs import reference_spec, source_spec
 from laminar_dagster.orchestration.commit_assets import build_commit_assets
 from laminar_dagster.orchestration.epoch_assets import build_epoch_assets
+from laminar_dagster.orchestration.epoch_partitions import EpochPartitions, epoch_resource
 from laminar_dagster.orchestration.jobs import build_jobs
+from laminar_dagster.orchestration.private_api import let_launch_without_partition
 from laminar_dagster.orchestration.prune import build_prune_job, build_prune_schedule
 from laminar_dagster.orchestration.schedules import build_epoch_schedule
 from laminar_dagster.orchestration.sensors import build_commit_sensor, build_epoch_sensor
@@ -70,6 +72,7 @@ def _merge(
     *streams: Stream, spark: dg.ConfigurableResource[object] | None = None
 ) -> dg.Definitions:
     require_own_assets(streams)
+    let_launch_without_partition(EpochPartitions)
     return dg.Definitions.merge(
         dg.Definitions(assets=[*_sources(streams).values()]),
         *(_definitions_of(stream, spark) for stream in streams),
@@ -106,9 +109,10 @@ def _definitions_of(
         sensors=[build_epoch_sensor(stream), build_commit_sensor(stream)],
         schedules=schedules,
         resources={
+            stream.names.epoch: epoch_resource(stream.next_epoch),
             stream.names.spark: spark
             or spark_resource(
                 config.spark, stream.model.written_spark, stream.model.secret_variables
-            )
+            ),
         },
     )

@@ -5,19 +5,22 @@ Private names change without notice. They are gathered here, behind small typed 
 """
 
 import contextlib
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import dagster as dg
 import sqlalchemy as sa
+from dagster._cli import asset as asset_commands
 from dagster._cli.api import _execute_run_command_body
 from dagster._cli.utils import get_instance_for_cli
 from dagster._core.code_pointer import CodePointer, FileCodePointer
 from dagster._core.definitions.assets.job.asset_job import IMPLICIT_ASSET_JOB_NAME
 from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.definitions.reconstruct import ReconstructableJob
 from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
 from dagster._core.events import EngineEventData
 from dagster._core.execution.api import execute_run_iterator
@@ -53,7 +56,7 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventL
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 from dagster._core.storage.runs.schema import RunsTable, RunTagsTable
 from dagster._core.storage.runs.sql_run_storage import SqlRunStorage
-from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._core.storage.tags import GRPC_INFO_TAG, PARTITION_NAME_TAG
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.load import location_origins_from_yaml_paths
 from dagster._serdes import ConfigurableClass, deserialize_value, serialize_value
@@ -62,6 +65,7 @@ from dagster._utils.interrupts import capture_interrupts
 
 __all__ = [
     "IMPLICIT_ASSET_JOB_NAME",
+    "PARTITION_NAME_TAG",
     "CheckRunHealthResult",
     "CodeOrigin",
     "ConfigurableClass",
@@ -80,10 +84,12 @@ __all__ = [
     "forget_runs",
     "instance_text",
     "is_with_code_server",
+    "let_launch_without_partition",
     "open_instance",
     "open_instance_for_runs",
     "open_quiet_instance",
     "report_engine_event",
+    "set_partition",
 ]
 
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -132,6 +138,65 @@ def code_origin(run: dg.DagsterRun) -> CodeOrigin | None:
             and (location.socket is not None or location.host in _LOOPBACK)
         ),
     )
+
+
+def set_partition(instance: dg.DagsterInstance, run: dg.DagsterRun, key: str) -> None:
+    """Give a partition to a run that is under way and was launched without one.
+
+    What its steps report belongs to that partition from now on. The run is changed in place:
+    Dagster reads it again only in other processes.
+    """
+    if not isinstance(run.tags, dict):
+        raise TypeError(f"the tags of a run are {type(run.tags).__name__}, not a dict")
+    instance.add_run_tags(run.run_id, {PARTITION_NAME_TAG: key})
+    run.tags[PARTITION_NAME_TAG] = key
+
+
+class _ChecksOfLaunch:
+    """Dagster's checks, without that for a partition where the code chooses one."""
+
+    def __init__(self, checks: Any, chooses: type[dg.PartitionsDefinition[str]]) -> None:
+        self._checks, self._chooses = checks, chooses
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._checks, name)
+
+    def failed(self, desc: str) -> None:
+        """Fail, unless every partitioned asset that is launched chooses its partition itself."""
+        frame = inspect.currentframe()
+        launched = frame.f_back.f_locals if frame and frame.f_back else {}
+        if "no '--partition' option" in desc and "implicit_job_def" in launched:
+            layer = launched["implicit_job_def"].asset_layer
+            found = [layer.get(key).partitions_def for key in launched["asset_keys"]]
+            if all(each is None or isinstance(each, self._chooses) for each in found):
+                return
+        self._checks.failed(desc)
+
+
+def let_launch_without_partition(chooses: type[dg.PartitionsDefinition[str]]) -> None:
+    """Let ``dg launch --assets`` run assets that choose their partition without ``--partition``.
+
+    Dagster refuses that before any code of the assets runs, and has no other way to say which
+    partition is meant by default. It also refuses some assets of a step without the others, which
+    its UI adds by itself: they are added here. Other assets are treated as before.
+    """
+    commands = vars(asset_commands)
+    if isinstance(commands["check"], _ChecksOfLaunch):
+        return
+    commands["check"] = _ChecksOfLaunch(commands["check"], chooses)
+    execute = commands["execute_job"]
+
+    def execute_whole_steps(
+        job: ReconstructableJob, asset_selection: Sequence[dg.AssetKey], **arguments: Any
+    ) -> Any:
+        graph = job.get_definition().asset_layer.asset_graph
+        chosen = [
+            key for key in asset_selection if isinstance(graph.get(key).partitions_def, chooses)
+        ]
+        whole = dg.AssetSelection.assets(*chosen).required_multi_asset_neighbors().resolve(graph)
+        return execute(job, asset_selection=[*{*asset_selection, *whole}], **arguments)
+
+    commands["execute_job"] = execute_whole_steps
 
 
 def instance_text(instance: dg.DagsterInstance) -> str:

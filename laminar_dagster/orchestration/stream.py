@@ -25,9 +25,10 @@ from laminar_dagster.config.model import (
 from laminar_dagster.config.pipeline import config_file
 from laminar_dagster.config.variables import shown
 from laminar_dagster.core.errors import InvalidConfig
-from laminar_dagster.core.ids import EpochNumber, SinkId
+from laminar_dagster.core.ids import GENESIS, EpochNumber, SinkId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
+from laminar_dagster.orchestration.epoch_partitions import EpochPartitions
 from laminar_dagster.orchestration.names import Names, place_key
 from laminar_dagster.runtime.assembly import Adapters, build_adapters, existing_checkpoints
 from laminar_dagster.runtime.backlog import Backlog, measure
@@ -35,6 +36,7 @@ from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.clock import SystemClock
 from laminar_dagster.runtime.epoch import EpochReport
 from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.survey import survey
 
 if TYPE_CHECKING:
     from laminar_dagster.spark.session import SessionFactory
@@ -72,9 +74,9 @@ class Stream:
         return Names(self.model.config.name)
 
     @cached_property
-    def partitions(self) -> dg.DynamicPartitionsDefinition:
+    def partitions(self) -> EpochPartitions:
         """The partitions definition of its epochs."""
-        return dg.DynamicPartitionsDefinition(name=self.names.partitions)
+        return EpochPartitions(self.names.partitions, self.newest_possible_epoch)
 
     @cached_property
     def adapters(self) -> Adapters:
@@ -113,6 +115,22 @@ class Stream:
     def checkpoints(self) -> CheckpointStore | None:
         """Its checkpoints; None when it has no store yet."""
         return existing_checkpoints(self.model.config, self.project)
+
+    def next_epoch(self) -> EpochNumber:
+        """The oldest epoch that is not finished, or else a new one."""
+        checkpoints = self.checkpoints()
+        if checkpoints is None:
+            return GENESIS.next()
+        standing = survey(checkpoints)
+        return min(standing.unfinished, default=standing.newest_epoch.next())
+
+    def newest_possible_epoch(self) -> EpochNumber:
+        """The newest epoch that a run may be for; it commits one before it that is prepared."""
+        epoch = self.next_epoch()
+        checkpoints = self.checkpoints()
+        while checkpoints and checkpoints.prepared(epoch):
+            epoch = epoch.next()
+        return epoch
 
     def open(self, session: SessionFactory | None) -> Pipeline:
         """The pipeline, ready to run.
