@@ -11,6 +11,9 @@ CODE   := laminar_dagster tests infra $(wildcard definitions.py) \
           $(patsubst %/__init__.py,%,$(wildcard bench/__init__.py examples/__init__.py soak/__init__.py))
 # For example: make test PYTEST_ARGS='-k s3 -x'
 PYTEST_ARGS ?=
+# Run the tests in random order: ORDER=random, or ORDER=SEED for the same order again.
+ORDER ?=
+ORDER_ARGS := $(if $(ORDER),--random-order=$(ORDER))
 TEST_PROCESSES ?= 3
 BENCH_ARGS ?=
 UI_ARGS ?=
@@ -22,7 +25,7 @@ $(shell test -x "$$(cat $(JAVA) 2>/dev/null)/bin/java" || rm -f $(JAVA))
 # Spark takes the Java that the set-up found, which need not be on the PATH.
 with_java = export JAVA_HOME="$$(cat $(JAVA))";
 
-.PHONY: help setup demo kafka-demo ui test check format lint types imports unit unit-core lock docs audit services-up services-down bench bench-kafka soak clean
+.PHONY: help setup demo kafka-demo ui test proof check format lint types imports unit unit-core lock docs audit services-up services-down bench bench-kafka soak clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +41,8 @@ kafka-demo: setup  ## Kafka in: a broker, a producer, lag on the screen; KAFKA_D
 ui: setup  ## Open Dagster on two pipelines that have run a few epochs; UI_ARGS='--anew --port 3001'
 	@$(with_java) $(PYTHON) -m examples.ui $(UI_ARGS)
 
+IN_PARALLEL := -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+
 # Core's tests run by themselves first, since they have to cover it without the help of others; what
 # they cover counts for the package as well. Whoever chooses tests has them all in one run.
 ifeq ($(strip $(PYTEST_ARGS)),)
@@ -47,13 +52,25 @@ endif
 
 test: setup $(CLASSES)  ## Run every test, real services included; coverage of the package >= 85 %
 	@$(PYTHON) -m infra install || echo "Its tests cannot run." >&2
-	@# In the order of the folders: the long files come first, and many short ones fill the end.
+	@# The long files come first, and many short ones fill the end: tests/services/order.py.
 	@# More processes than cores: most of the time a test waits, for a server or for a disk.
-	@$(with_java) $(PYTHON) -m pytest tests -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
-		--cov --cov-report= $(BUT_CORE) $(PYTEST_ARGS)
+	@$(with_java) $(PYTHON) -m pytest tests $(IN_PARALLEL) --cov --cov-report= $(BUT_CORE) \
+		$(ORDER_ARGS) $(PYTEST_ARGS)
 	@$(PYTHON) -m coverage report --fail-under=85
 
-check: lint types imports unit  ## All that needs no service, in a few minutes
+# The counts of the proofs come last.
+proof: export CI = true
+# Other examples each time.
+proof: export HYPOTHESIS_PROFILE = dev
+proof: setup $(CLASSES)  ## Soak, sinks on every server, every proof at full length; hours, for nights
+	@$(PYTHON) -m infra install
+	@$(with_java) $(PYTHON) -m soak $(SOAK_ARGS)
+	@$(with_java) LAMINAR_EVERY_SERVER=1 $(PYTHON) -m pytest tests/integration/sinks/databases \
+		$(IN_PARALLEL) $(ORDER_ARGS) $(PYTEST_ARGS)
+	@$(with_java) LAMINAR_PROOF=full $(PYTHON) -m pytest tests -m 'proof or long_lane' \
+		$(IN_PARALLEL) $(ORDER_ARGS) $(PYTEST_ARGS)
+
+check: lint types imports unit  ## All that needs no service, in three minutes
 
 format: $(ENV)  ## Format the code and fix what can be fixed
 	@$(PYTHON) -m ruff check --fix-only --quiet .
@@ -70,12 +87,14 @@ imports: $(ENV)  ## Layers: import-linter
 	@.venv/bin/lint-imports --no-logo
 
 unit-core: setup  ## Unit tests of core alone; its branch coverage >= 95 %
-	@$(PYTHON) -m pytest tests/unit/core $(BUT_SLOW) -n 2 --cov=laminar_dagster/core --cov-report= $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest tests/unit/core $(BUT_SLOW) -n 2 --cov=laminar_dagster/core --cov-report= \
+		$(ORDER_ARGS) $(PYTEST_ARGS)
 	@$(PYTHON) -m coverage report --include='laminar_dagster/core/*' --fail-under=95
 
 unit: BUT_SLOW := -m 'not slow'
 unit: unit-core  ## Unit tests but the slow ones
-	@$(PYTHON) -m pytest tests/unit --ignore=tests/unit/core $(BUT_SLOW) -n 2 $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest tests/unit --ignore=tests/unit/core $(BUT_SLOW) -n 2 \
+		--dist loadfile --no-loadscope-reorder $(ORDER_ARGS) $(PYTEST_ARGS)
 
 lock:  ## Resolve the dependencies anew into requirements.lock
 	@infra/bootstrap.sh lock

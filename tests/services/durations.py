@@ -1,7 +1,8 @@
 """Where the time of a test run goes: the slowest tests, what fixtures and services take, folders.
 
-Every run adds what it measured to `.laminar/test-durations.json`: the seconds of each test when it
-last ran, so the next run can say what has become slower. Nothing is asserted of a time.
+Every run adds what it measured to `.laminar/test-durations.json`: the seconds of each test, shared
+fixture and service when it last ran, so the next run can say what has become slower. Nothing is
+asserted of a time.
 
 A test's seconds are those of its set-up, its body and its tear-down together; what the fixtures of
 a session or a module took is told apart, since the first test that asks for one pays for all.
@@ -23,6 +24,9 @@ import pytest
 # Survives the way from an xdist worker to the process that prints.
 _PROPERTY: Final = "seconds of a fixture"
 FILE: Final = Path(".laminar") / "test-durations.json"
+# What stands before the names of what is no test.
+_FIXTURE: Final = "fixture "
+_SERVICE: Final = "service "
 _MOST: Final = 50
 # Below this a test or a fixture is not worth a line.
 _NOTEWORTHY: Final = 0.5
@@ -31,6 +35,8 @@ _TIMES: Final = 1.5
 _SECONDS: Final = 5.0
 
 _shared_fixtures: Final = pytest.StashKey[list[tuple[str, float]]]()
+# Seconds that each service took to start, where the owner of the services is.
+START_UPS: Final = pytest.StashKey[dict[str, float]]()
 _measured: Final = pytest.StashKey["Durations"]()
 
 
@@ -42,12 +48,14 @@ class Durations:
     Attributes:
         tests: Seconds by test, less what fixtures took that it shares with others.
         fixtures: Seconds by fixture of a session, package or module, and how often it was set up.
+        services: Seconds that a service took to start, once for all processes.
         started: When the run began, of a clock that only counts.
     """
 
     tests: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     fixtures: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     set_ups: Counter[str] = field(default_factory=Counter)
+    services: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
 
     def add(self, report: pytest.TestReport) -> None:
@@ -59,6 +67,14 @@ class Durations:
                 self.fixtures[name] += float(seconds)
                 self.set_ups[name] += 1
                 self.tests[report.nodeid] -= float(seconds)
+
+    def by_name(self) -> Mapping[str, float]:
+        """All of it, by the names under which it is kept."""
+        return {
+            **self.tests,
+            **{f"{_FIXTURE}{name}": seconds for name, seconds in self.fixtures.items()},
+            **{f"{_SERVICE}{name}": seconds for name, seconds in self.services.items()},
+        }
 
     def by_folder(self) -> Mapping[str, float]:
         """Seconds of tests by the folder that their file is in."""
@@ -125,6 +141,7 @@ def pytest_terminal_summary(
     durations, file = config.stash.get(_measured, None), config.rootpath / FILE
     if durations is None or not durations.tests:
         return
+    durations.services = config.stash.setdefault(START_UPS, {})
     before = read(file)
     lines = list(describe(durations, before))
     if lines:
@@ -146,6 +163,10 @@ def describe(durations: Durations, before: Mapping[str, float]) -> Iterable[str]
     for folder, seconds in _slowest_first(durations.by_folder()):
         yield f"{seconds:8.1f} s  {folder}"
     yield f"{sum(durations.fixtures.values()):8.1f} s  fixtures that several tests share"
+    if durations.services:
+        yield f"{sum(durations.services.values()):8.1f} s  services that started, each once:"
+        for name, seconds in _slowest_first(durations.services):
+            yield f"{seconds:8.1f} s    {name}"
     yield f"slowest fixtures that several tests share (of {len(durations.fixtures)}):"
     for name, seconds in fixtures:
         yield f"{seconds:8.1f} s  {name}, set up {durations.set_ups[name]} times"
@@ -156,12 +177,12 @@ def describe(durations: Durations, before: Mapping[str, float]) -> Iterable[str]
     now, then = (sum(of[name] for name in known) for of in (durations.tests, before))
     yield f"{len(known)} tests ran before: {now:.0f} s now, {then:.0f} s when they last did"
     slower = [
-        name
-        for name in known
-        if durations.tests[name] > max(before[name] * _TIMES, before[name] + _SECONDS)
+        (name, seconds)
+        for name, seconds in durations.by_name().items()
+        if name in before and seconds > max(before[name] * _TIMES, before[name] + _SECONDS)
     ]
-    for name in slower[:_MOST]:
-        yield f"  slower: {before[name]:.1f} s, now {durations.tests[name]:.1f} s: {name}"
+    for name, seconds in slower[:_MOST]:
+        yield f"  slower: {before[name]:.1f} s, now {seconds:.1f} s: {name}"
 
 
 def _slowest_first(seconds: Mapping[str, float]) -> list[tuple[str, float]]:
@@ -169,7 +190,7 @@ def _slowest_first(seconds: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def read(file: Path) -> Mapping[str, float]:
-    """Seconds by test when it last ran; nothing if no run was kept, or not to be read."""
+    """Seconds by name, as they were kept; nothing if no run was, or not to be read."""
     try:
         return {str(name): float(took) for name, took in json.loads(file.read_bytes()).items()}
     except (FileNotFoundError, ValueError, AttributeError, TypeError):
@@ -177,13 +198,17 @@ def read(file: Path) -> Mapping[str, float]:
 
 
 def keep(file: Path, durations: Durations, before: Mapping[str, float]) -> None:
-    """Write what is known of every test whose file is still there.
+    """Write what is known of fixtures, services, and every test whose file is still there.
 
     A run that is killed here leaves the file as it was.
     """
     root = file.parent.parent
-    kept = {name: took for name, took in before.items() if (root / _file_of(name)).is_file()}
-    kept |= {name: round(took, 3) for name, took in durations.tests.items()}
+    kept = {
+        name: took
+        for name, took in before.items()
+        if name.startswith((_FIXTURE, _SERVICE)) or (root / _file_of(name)).is_file()
+    }
+    kept |= {name: round(took, 3) for name, took in durations.by_name().items()}
     file.parent.mkdir(exist_ok=True)
     written = file.with_name(f"{file.name}.{os.getpid()}")
     written.write_text(json.dumps(kept, indent=0, sort_keys=True), encoding="utf-8")

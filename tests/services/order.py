@@ -22,7 +22,7 @@ import pytest
 from tests.services import durations
 
 _OPTION: Final = "--random-order"
-_NEW: Final = "new"
+_NEW: Final = "random"
 # What the processes of a run have to agree upon.
 _SEED: Final = "seed of the order"
 _KNOWN: Final = "seconds by file"

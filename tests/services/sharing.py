@@ -20,6 +20,7 @@ from __future__ import annotations
 import secrets
 import socket
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -34,6 +35,7 @@ import pytest
 
 from infra.errors import ServiceError, ServiceFailed
 from infra.service import Endpoint, Service
+from tests.services.durations import START_UPS
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Endpoint)
@@ -81,13 +83,15 @@ class _Entry:
 class OwnedServices(Services):
     """Services of this process."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, seconds: dict[str, float]) -> None:
         """Nothing is started yet.
 
         Args:
             root: Gets a folder for each service.
+            seconds: Is told what each took to start.
         """
         self._root = root
+        self._seconds = seconds
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
         self._running = ExitStack()
@@ -115,8 +119,10 @@ class OwnedServices(Services):
     def _start(self, name: str, start: Start[T]) -> T:
         folder = self._root / name
         folder.mkdir(parents=True, mode=0o700)
+        began = time.monotonic()
         running = start(folder)
         value = running.__enter__()
+        self._seconds[name] = time.monotonic() - began
         # Several may start at the same time, each in the order in which it is ready.
         with self._lock:
             self._running.push(running)
@@ -151,8 +157,13 @@ class ServiceDesk:
         key: Who asks has to show it: what is asked is run.
     """
 
-    def __init__(self) -> None:
-        """Listen from now on."""
+    def __init__(self, seconds: dict[str, float]) -> None:
+        """Listen from now on.
+
+        Args:
+            seconds: Is told what each service took to start.
+        """
+        self._seconds = seconds
         self.key = secrets.token_bytes(32)
         self._services: OwnedServices | None = None
         self._lock = threading.Lock()
@@ -197,7 +208,7 @@ class ServiceDesk:
     def _of(self, root: Path) -> OwnedServices:
         with self._lock:
             if self._services is None:
-                self._services = OwnedServices(root)
+                self._services = OwnedServices(root, self._seconds)
             return self._services
 
 
@@ -216,7 +227,7 @@ def pytest_configure_node(node: _Worker) -> None:
     """Tell a worker where to ask."""
     stash = node.config.stash
     if _desk not in stash:
-        stash[_desk] = ServiceDesk()
+        stash[_desk] = ServiceDesk(stash.setdefault(START_UPS, {}))
     node.workerinput |= {_ADDRESS: stash[_desk].address, _KEY: stash[_desk].key}
 
 
@@ -247,6 +258,6 @@ def services(
     if told is not None:
         yield AskedServices(told[_ADDRESS], told[_KEY], folder.parent / "services")
         return
-    owned = OwnedServices(folder / "services")
+    owned = OwnedServices(folder / "services", request.config.stash.setdefault(START_UPS, {}))
     yield owned
     owned.stop()

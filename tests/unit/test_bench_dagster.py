@@ -16,6 +16,7 @@ from tests.unit.orchestration.conditions import Stage
 from tests.unit.orchestration.instance_rows import rows
 
 
+@pytest.mark.slow
 def test_copies_of_an_epoch_are_epochs_to_dagster(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

@@ -56,6 +56,7 @@ def test_an_epoch_that_fails_at_its_end_is_rolled_back(place: SqlitePlace) -> No
     assert writer.commit(output).epoch == 2
 
 
+@pytest.mark.slow
 def test_a_sink_has_all_its_figures(place: SqlitePlace) -> None:
     figures = {each.name: each for each in trial.hold(place, EFFORT)}
     kinds = [name.removeprefix("sink-sqlite/append/") for name in figures]

@@ -80,6 +80,8 @@ def test_a_run_is_described_and_kept(
         "test_pays_for_the_server",
         "test_comes_after",
         "test_slow",
+        "fixture server",
+        "fixture table",
     }
     by_test = {name.rpartition("::")[2]: seconds for name, seconds in kept.items()}
     # The server is told apart from the test that happened to ask for it first.
@@ -95,6 +97,17 @@ def test_what_has_become_slower_is_named() -> None:
     assert "2 tests ran before: 24 s now, 9 s when they last did" in lines
 
 
+def test_a_service_that_starts_more_slowly_is_named() -> None:
+    durations = measured({"a.py::test_one": 2.0})
+    durations.services = {"kafka": 30.0, "s3": 0.2}
+    lines = list(describe(durations, {"service kafka": 9.0, "service s3": 0.1}))
+    assert "    30.2 s  services that started, each once:" in lines
+    assert [line for line in lines if "kafka" in line] == [
+        "    30.0 s    kafka",
+        "  slower: 9.0 s, now 30.0 s: service kafka",
+    ]
+
+
 def test_a_quick_run_prints_nothing() -> None:
     assert list(describe(measured({"a.py::test_one": 0.01}), {})) == []
 
@@ -103,8 +116,16 @@ def test_a_run_of_a_few_tests_keeps_what_is_known_of_the_others(tmp_path: Path) 
     (tmp_path / "test_kept.py").touch()
     file = tmp_path / ".laminar" / "test-durations.json"
     before = {"test_kept.py::test_a": 1.0, "test_gone.py::test_b": 2.0}
-    keep(file, measured({"test_new.py::test_c": 3.0}), before)
-    assert read(file) == {"test_kept.py::test_a": 1.0, "test_new.py::test_c": 3.0}
+    before |= {"service s3": 4.0, "service kafka": 5.0}
+    durations = measured({"test_new.py::test_c": 3.0})
+    durations.services = {"kafka": 6.0}
+    keep(file, durations, before)
+    assert read(file) == {
+        "test_kept.py::test_a": 1.0,
+        "test_new.py::test_c": 3.0,
+        "service s3": 4.0,
+        "service kafka": 6.0,
+    }
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", json.dumps({"a": "long"}), '{"a": null}'])

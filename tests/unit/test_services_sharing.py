@@ -197,7 +197,7 @@ def test_a_run_that_is_ended_leaves_none(
 
 
 def test_who_does_not_show_the_key_is_not_heard() -> None:
-    desk = ServiceDesk()
+    desk = ServiceDesk({})
     try:
         assert Path(desk.address).parent.stat().st_mode & 0o077 == 0
         with pytest.raises(AuthenticationError):

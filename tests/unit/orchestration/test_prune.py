@@ -85,6 +85,7 @@ def forget_all(stage: Stage, newest: int, at_once: int = 500) -> Forgotten:
     return done
 
 
+@pytest.mark.slow
 def test_what_is_older_than_the_window_goes_with_everything_it_left(
     on_disk: Stage, home: Path
 ) -> None:
@@ -253,6 +254,7 @@ def test_whoever_is_killed_between_batches_leaves_nothing_behind(stage: Stage) -
     assert forget_all(stage, 8).partitions == 0
 
 
+@pytest.mark.slow
 def test_whoever_is_killed_within_a_batch_finds_the_run_again(
     on_disk: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +282,7 @@ def test_whoever_is_killed_within_a_batch_finds_the_run_again(
     assert partitions(on_disk) == [2, 3]
 
 
+@pytest.mark.slow
 def test_the_home_stays_bounded(on_disk: Stage, home: Path) -> None:
     """Epochs and prunes by turns: after the first window, nothing grows any more."""
     counted: list[dict[str, int]] = []

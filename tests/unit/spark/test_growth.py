@@ -45,6 +45,7 @@ def without(shape: KeyedShape) -> KeyedShape:
     return replace(shape, columns=shape.columns[:2])
 
 
+@pytest.mark.slow
 @given(STORIES, st.sampled_from([2, 2**62]))
 @settings(max_examples=60)
 def test_a_row_knows_what_came_since_it_began(

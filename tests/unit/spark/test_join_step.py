@@ -83,6 +83,7 @@ def play(operator: Operator, story: Any, *, takes_back: bool) -> Counter[tuple[A
     return told(rows)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     STORIES,

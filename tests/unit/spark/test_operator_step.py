@@ -56,6 +56,7 @@ def at_once(bucket: PythonBucket, records: list[Record], watermark: int) -> tupl
     return dict(told), kept
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(STORIES, HASHES, st.sampled_from([0, 15]))
 def test_any_story_of_epochs_gives_what_one_epoch_gives(

@@ -152,6 +152,7 @@ def retold(story: Story, present: list[tuple[str | None, int | None, int]]) -> A
         yield records[::-1]
 
 
+@pytest.mark.slow
 @given(STORIES, HASHES)
 @settings(max_examples=60)
 def test_every_aggregate_undoes_what_is_taken_back(story: Story, hashes: int) -> None:
@@ -191,6 +192,7 @@ def test_a_file_says_how_its_multisets_are_merged() -> None:
     assert not any(name.startswith("multiset") for name in mine.output.names)
 
 
+@pytest.mark.slow
 @given(STORIES, st.integers(1, 3), st.booleans(), HASHES)
 @settings(max_examples=60)
 def test_what_is_taken_back_makes_room_for_the_next_row(

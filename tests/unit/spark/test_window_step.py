@@ -123,6 +123,7 @@ epochs = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(epochs)
 @settings(max_examples=60)
 def test_windows_close_once_with_everything_that_came(
