@@ -6,7 +6,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 ENV    := .venv/.installed
 JAVA   := .venv/.java-home
-CLASSES := .venv/.spark-classes.jsa
+CLASSES := .venv/.spark-classes
 CODE   := laminar_dagster tests infra $(wildcard definitions.py) \
           $(patsubst %/__init__.py,%,$(wildcard bench/__init__.py examples/__init__.py soak/__init__.py))
 # For example: make test PYTEST_ARGS='-k s3 -x'
@@ -134,6 +134,6 @@ $(ENV): requirements.lock pyproject.toml infra/bootstrap.sh infra/native_build.p
 $(JAVA): $(ENV)
 	@$(PYTHON) -m infra.java > $@
 
-# Without it the tests take longer.
-$(CLASSES): $(JAVA) infra/spark_classes.py
-	@$(with_java) $(PYTHON) -m infra.spark_classes || echo "Spark's classes could not be kept." >&2
+# Without the archive, which is in the user's cache, the tests take longer.
+$(CLASSES): $(JAVA) laminar_dagster/spark/class_archive.py
+	@$(with_java) .venv/bin/laminar warm-up && touch $@ || echo "Spark's classes could not be kept." >&2

@@ -21,6 +21,7 @@ from uuid import UUID
 from infra.ports import LOOPBACK
 from infra.service import Endpoint, Launch, Service
 from infra.spark_home import java_home, spark_home
+from laminar_dagster.spark.class_archive import VARIABLE, java_options
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -101,6 +102,7 @@ class SparkConnect(Service[SparkConnectEndpoint]):
     def launch(self, data_dir: Path, port: int) -> Launch[SparkConnectEndpoint]:
         """Serve on loopback with a fresh token."""
         home = spark_home(self.name)
+        given = {**os.environ, "SPARK_HOME": str(home), "JAVA_HOME": str(java_home(self.name))}
         logging = data_dir / "log4j2.properties"
         logging.write_text(_LOGGING)
         scratch = data_dir / "scratch"
@@ -147,6 +149,7 @@ class SparkConnect(Service[SparkConnectEndpoint]):
             ],
             environment={
                 **self._environment,
+                VARIABLE: java_options({**given, **self._environment}, is_brief=False),
                 "JAVA_HOME": str(java_home(self.name)),
                 "SPARK_HOME": str(home),
                 "PYSPARK_PYTHON": sys.executable,

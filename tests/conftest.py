@@ -7,7 +7,7 @@ import signal
 
 from hypothesis import settings
 
-from infra import spark_classes
+from laminar_dagster.spark.class_archive import QUICK_COMPILER, VARIABLE
 
 pytest_plugins = (
     "tests.services.watchdog",
@@ -37,8 +37,8 @@ pytest_plugins = (
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-# Most Sparks of the tests run for seconds.
-os.environ.setdefault(spark_classes.VARIABLE, spark_classes.quick_start())
+# Most Sparks of the tests run for seconds, also those that are not started by the package.
+os.environ.setdefault(VARIABLE, QUICK_COMPILER)
 
 # A deadline per example fails on a busy machine, not on a bug. A failure prints how to replay it.
 settings.register_profile("dev", deadline=None, print_blob=True)

@@ -90,7 +90,7 @@ def epochs(story: Story, manifests: Sequence[CheckpointManifest]) -> Table:
 
 
 def throughput(story: Story, manifests: Sequence[CheckpointManifest]) -> str:
-    """In one line."""
+    """All epochs together, and the cold one by itself."""
     warm = [each for each in manifests if int(each.epoch) not in story.cold]
     events = sum(each.counts.read for each in manifests)
     count = len(story.kills)
@@ -100,7 +100,8 @@ def throughput(story: Story, manifests: Sequence[CheckpointManifest]) -> str:
     if warm:
         speed = sum(each.counts.read for each in warm) / sum(map(_seconds, warm))
         line += f"; {speed:,.0f} events/s once Spark is warm"
-    return line
+    first = f"the first epoch took {_seconds(manifests[0]):.1f} s, with the start of Spark"
+    return f"{line}\n{first}"
 
 
 def accounting(engine: RecordCounts, answer: RecordCounts, written: Written) -> tuple[Table, bool]:

@@ -85,6 +85,10 @@ _COMMANDS: Final = {
         "laminar_dagster.cli.txn.group",
         "List and end transactions that sinks left open.",
     ),
+    "warm-up": LazyCommand(
+        "laminar_dagster.cli.warm_up",
+        "Keep Spark's classes, so that it starts faster.",
+    ),
     "checkpoints": LazyCommand(
         "laminar_dagster.cli.checkpoints.group",
         "List, show and verify checkpoints; collect garbage.",

@@ -136,6 +136,7 @@ def open_pipeline(
     model: PipelineModel,
     *,
     when_started: Callable[[float], None] = lambda _seconds: None,
+    is_brief: Callable[[], bool] = lambda: False,
 ) -> Pipeline:
     """A pipeline that can run. Spark starts with the first epoch that is computed.
 
@@ -143,6 +144,7 @@ def open_pipeline(
         ctx: Knows the project's folder.
         model: What its author wrote.
         when_started: Called when Spark has started, with the seconds that it took.
+        is_brief: Asked before Spark starts whether it will compute little.
 
     Raises:
         InvalidPipeline: Lists every option that is wrong.
@@ -151,17 +153,20 @@ def open_pipeline(
     """
     from laminar_dagster.runtime.assembly import assemble
 
-    return assemble(model, project_of(ctx), spark_session(model, when_started))
+    return assemble(model, project_of(ctx), spark_session(model, when_started, is_brief))
 
 
 def spark_session(
-    model: PipelineModel, when_started: Callable[[float], None] = lambda _seconds: None
+    model: PipelineModel,
+    when_started: Callable[[float], None] = lambda _seconds: None,
+    is_brief: Callable[[], bool] = lambda: False,
 ) -> Callable[[], Any]:
     """Gives one session of Spark, which starts when it is asked for first.
 
     Args:
         model: Has the settings.
         when_started: Called when Spark has started, with the seconds that it took.
+        is_brief: Asked before Spark starts whether it will compute little.
     """
     sessions: list[Any] = []
 
@@ -169,7 +174,10 @@ def spark_session(
         if not sessions:
             begun = time.monotonic()
             started = start_spark(
-                model.config.spark, written=model.written_spark, withheld=model.secret_variables
+                model.config.spark,
+                written=model.written_spark,
+                withheld=model.secret_variables,
+                is_brief=is_brief(),
             )
             sessions.append(started)
             when_started(time.monotonic() - begun)

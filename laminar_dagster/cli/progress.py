@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -78,6 +78,33 @@ def objects_progress(searching: str, working: str) -> Iterator[Callable[[int, in
     with bar:
         task = bar.add_task(searching, total=None)
         yield lambda done, total: bar.update(task, description=working, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def steps_progress(steps: Sequence[str]) -> Iterator[Callable[[str], None]]:
+    """A bar that is told each step as it begins, and anything else to show beside it."""
+    if not sys.stderr.isatty():
+        yield lambda _step: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    bar = Progress(
+        SpinnerColumn(),
+        BarColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task("", total=len(steps))
+
+        def show(step: str) -> None:
+            done = steps.index(step) if step in steps else None
+            bar.update(task, description=step, completed=done)
+
+        yield show
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, assert_never
@@ -29,11 +29,13 @@ from laminar_dagster.cli.pipelines import (
 )
 from laminar_dagster.cli.progress import live_line
 from laminar_dagster.cli.signals import StopRequest
+from laminar_dagster.cli.spark_start import is_remote
 from laminar_dagster.cli.tables import Block, Line, Table
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.config.pipeline import config_file
 from laminar_dagster.core.errors import ComputeFailed, LaminarError, SparkLost
 from laminar_dagster.core.ids import EpochNumber
+from laminar_dagster.runtime.backlog import Backlog
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.loop import EpochDone, EpochLoop, Event, Retrying, Runner, Waiting
 from laminar_dagster.runtime.pipeline import Pipeline
@@ -43,6 +45,11 @@ _ROWS_SHOWN: Final = 20
 # What a run that lasts for months remembers of its epochs; the store has them all.
 _EPOCHS_KEPT: Final = 10_000
 _HOW_TO_SEE: Final = "Set DAGSTER_HOME to a folder, and epochs are runs of Dagster as well."
+_HOW_TO_START_FASTER: Final = (
+    "`laminar warm-up`, once for all projects, and Spark starts in about half the time."
+)
+# From here on Java's thorough compiler saves what it costs: docs/figures.md, "A cold run".
+_LARGE: Final = {"records": 2_000_000, "bytes": 200_000_000}
 
 
 @click.command("run")
@@ -95,20 +102,30 @@ def command(
     home = _dagster_home(with_dagster)
     model = find_model(ctx, pipeline, builds_contracts=True)
     stop = StopRequest(output.as_json)
+    outlook = _Outlook()
     measuring = _telemetry(model, project_of(ctx), metrics_port)
     with measuring as telemetry, live_line() as show, stop.listen():
         done = _Progress(output, show, each_epoch=forever)
 
         def work() -> None:
-            opened = open_pipeline(ctx, model, when_started=done.started)
+            opened = open_pipeline(
+                ctx,
+                model,
+                when_started=done.started,
+                is_brief=lambda: not forever and not outlook.is_large,
+            )
             telemetry.begin(opened)
+
+            def look(backlog: Backlog) -> None:
+                outlook.look(backlog)
+                telemetry.waiting(backlog)
 
             def tell(event: Event) -> None:
                 done.event(event)
                 telemetry.follow(event, opened)
 
             with _runner(ctx, model, opened, done.step, home) as runner:
-                loop = EpochLoop(opened, runner, tell, lambda: stop.wanted, telemetry.waiting)
+                loop = EpochLoop(opened, runner, tell, lambda: stop.wanted, look)
                 if forever:
                     loop.run_forever(model.config.epoch.longest_wait)
                 elif epochs is None or until_caught_up:
@@ -127,8 +144,10 @@ def command(
     ended = "stopped as asked" if stop.wanted else "ran as many epochs as asked for"
     if not stop.wanted and (epochs is None or (until_caught_up and done.total < epochs)):
         ended = "nothing is left to read"
-    seen = _HOW_TO_SEE if home is None and with_dagster is None else ""
-    output.result(lambda: _document(done, name, error), lambda: _blocks(done, name, ended, seen))
+    hints = [_HOW_TO_SEE] if home is None and with_dagster is None else []
+    if done.spark_seconds is not None and _starts_slowly(model):
+        hints.append(_HOW_TO_START_FASTER)
+    output.result(lambda: _document(done, name, error), lambda: _blocks(done, name, ended, hints))
     return failure_of(error).exit_code if error else 0
 
 
@@ -146,6 +165,26 @@ def _dagster_home(with_dagster: bool | None) -> str | None:
     from laminar_dagster.orchestration.errors import InvalidDagsterHome
 
     raise InvalidDagsterHome("not set", "there is nowhere to record runs")
+
+
+def _starts_slowly(model: PipelineModel) -> bool:
+    """Whether Spark was started here, and there was no archive of its classes."""
+    from laminar_dagster.spark.class_archive import lacks_archive
+
+    return not is_remote(model.config.spark) and lacks_archive(os.environ, model.config.spark)
+
+
+@dataclass(slots=True)
+class _Outlook:
+    """How much is there to compute, as far as a look at the sources has told."""
+
+    is_large: bool = False
+
+    def look(self, backlog: Backlog) -> None:
+        """Take note of what waits."""
+        for source in backlog.sources:
+            if source.unit and (source.amount or 0) >= _LARGE[source.unit]:
+                self.is_large = True
 
 
 @contextlib.contextmanager
@@ -296,7 +335,7 @@ def _document(done: _Progress, name: str, error: BaseException | None) -> dict[s
     return document
 
 
-def _blocks(done: _Progress, name: str, ended: str, seen: str = "") -> Iterator[Block]:
+def _blocks(done: _Progress, name: str, ended: str, hints: Sequence[str] = ()) -> Iterator[Block]:
     shown = list(done.epochs)[-_ROWS_SHOWN:]
     if not shown:
         yield Line(f"Pipeline {name}: {ended}. No epoch was run.")
@@ -314,5 +353,5 @@ def _blocks(done: _Progress, name: str, ended: str, seen: str = "") -> Iterator[
         f"`laminar epochs show {newest} {name}` shows all of epoch {newest}, "
         f"`laminar status {name}` what waits now."
     )
-    if seen:
-        yield Line(seen)
+    for hint in hints:
+        yield Line(hint)

@@ -106,7 +106,9 @@ def _with_findings(ctx: click.Context, checked: Checked) -> Checked:
     if found[0].error is None:
         # Without a store there is no engine.
         silent = [each.part for each in found if each.error]
-        found += check_queries(checked.model, open_pipeline(ctx, checked.model), silent)
+        found += check_queries(
+            checked.model, open_pipeline(ctx, checked.model, is_brief=lambda: True), silent
+        )
     return Checked(checked.model, checked.adapters, tuple(found))
 
 

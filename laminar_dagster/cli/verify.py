@@ -49,7 +49,7 @@ def command(ctx: click.Context, pipeline: str | None, epochs: tuple[int, ...]) -
     wanted = [EpochNumber(each) for each in epochs] or [newest.epoch]
     found = []
     with live_line() as show:
-        opened = open_pipeline(ctx, model)
+        opened = open_pipeline(ctx, model, is_brief=lambda: True)
         for place, epoch in enumerate(wanted, 1):
             show(f"running epoch {epoch} again ({place} of {len(wanted)})")
             found.append(rerun(opened, epoch))

@@ -46,6 +46,8 @@ def spark_resource(
                 },
                 written=written,
                 withheld=withheld,
+                # A process for each run computes one epoch. The warm worker says otherwise.
+                is_brief=True,
             )
 
     return StreamSpark(

@@ -29,23 +29,32 @@ def start_spark(
     *,
     written: Mapping[str, str] = {},
     withheld: Collection[str] = (),
+    is_brief: bool = False,
 ) -> Any:
     """The Spark session of this process; see ``spark.session.open_session``.
 
     Raises:
         JavaMissing: Spark is to run here, and cannot.
     """
-    _require_java(settings)
+    if not is_remote(settings):
+        require_java()
     with _without_noise():
         from laminar_dagster.spark.session import open_session
 
-        return open_session(settings, written=written, withheld=withheld)
+        return open_session(settings, written=written, withheld=withheld, is_brief=is_brief)
 
 
-def _require_java(settings: Mapping[str, str]) -> None:
-    """Spark's own words for it are a page long."""
-    if "spark.remote" in settings or "SPARK_REMOTE" in os.environ:
-        return
+def is_remote(settings: Mapping[str, str]) -> bool:
+    """Whether Spark is a Connect server, and not to be started here."""
+    return "spark.remote" in settings or "SPARK_REMOTE" in os.environ
+
+
+def require_java() -> None:
+    """Refuse to start Spark without a Java: its own words for it are a page long.
+
+    Raises:
+        JavaMissing: There is none.
+    """
     home = os.environ.get("JAVA_HOME")
     if home and not os.access(Path(home, "bin", "java"), os.X_OK):
         raise JavaMissing(f"JAVA_HOME is {home}, which has no bin/java")

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,22 +23,47 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 
+from laminar_dagster.spark.class_archive import VARIABLE, java_options, usable_archive
+
 _PROPERTIES: Final = "--properties-file"
 _ADDRESS: Final = "spark.driver.bindAddress"
 _LOOPBACK: Final = "127.0.0.1"
 _PAUSE_SECONDS: Final = 0.05
+_CRASHES: Final = (signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
 
 
-def launch_driver(settings: Mapping[str, str], withheld: Collection[str]) -> None:
+def launch_driver(
+    settings: Mapping[str, str], withheld: Collection[str], *, is_brief: bool = False
+) -> None:
     """Start the JVM in which Spark's driver will run.
 
     Args:
         settings: Spark's settings.
         withheld: Environment variables that neither the JVM nor its children get.
+        is_brief: Whether little will be computed: see ``class_archive.java_options``.
 
     Raises:
         PySparkRuntimeError: The JVM ended before it was up.
     """
+    given = _environment(settings, withheld)
+    options = java_options(given, settings, is_brief=is_brief)
+    try:
+        _launch(settings, {**given, VARIABLE: options})
+    except _Crashed:
+        # Java crashes on a damaged archive of classes, at this start and all that follow.
+        archive = usable_archive(given, settings)
+        if archive is None or archive.name not in options:
+            raise
+        with suppress(OSError):
+            archive.unlink()
+        _launch(settings, given)
+
+
+class _Crashed(PySparkRuntimeError):
+    """The JVM crashed before it was up."""
+
+
+def _launch(settings: Mapping[str, str], environment: Mapping[str, str]) -> None:
     # mkdtemp: accessible to this account only, whatever the umask.
     folder = Path(tempfile.mkdtemp(prefix="laminar-spark-"))
     try:
@@ -48,7 +73,6 @@ def launch_driver(settings: Mapping[str, str], withheld: Collection[str]) -> Non
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
             # The later of two lines for one key wins: ours override the user's.
             out.write(f"{theirs}\n{properties(settings)}")
-        environment = _environment(settings, withheld)
         command = [_PROPERTIES, str(file), *_defaults(theirs), *arguments]
         process = _spawn(command, folder, environment)
         port, secret = _wait(process, folder / "connection")
@@ -125,8 +149,9 @@ def _ignore_interrupts() -> None:
 def _wait(process: subprocess.Popen[bytes], connection: Path) -> tuple[int, str]:
     """Wait until the JVM is up, and return its port and the secret to connect with."""
     while not connection.is_file():
-        if process.poll() is not None:
-            raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+        if (code := process.poll()) is not None:
+            ended = _Crashed if -code in _CRASHES else PySparkRuntimeError
+            raise ended(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
         time.sleep(_PAUSE_SECONDS)
     # File format: the port, the length of the secret (4 bytes each, big-endian), the secret.
     told = connection.read_bytes()

@@ -45,6 +45,7 @@ def open_session(
     *,
     written: Mapping[str, str] = {},
     withheld: Collection[str] = (),
+    is_brief: bool = False,
 ) -> SparkSession:
     """Open a session for epochs; starts Spark if this process has none.
 
@@ -53,6 +54,7 @@ def open_session(
             ``SPARK_REMOTE`` in the environment, it is a session on a Spark Connect server.
         written: The same before ``${NAME}`` was filled in: tells which of them are secrets.
         withheld: Environment variables that Spark's processes do not get.
+        is_brief: Whether little will be computed: see ``class_archive.java_options``.
     """
     remote = settings.get("spark.remote") or os.environ.get("SPARK_REMOTE")
     if remote:
@@ -62,7 +64,7 @@ def open_session(
     chosen = local_settings(settings, secret_names(written))
     # In the main thread, pyspark would install its own handler for Ctrl-C when it starts.
     with ThreadPoolExecutor(1, thread_name_prefix="spark-start") as starter:
-        starter.submit(_start_spark, chosen, withheld).result()
+        starter.submit(_start_spark, chosen, withheld, is_brief).result()
     # Make it active in this thread, too. Without settings, because it may be a user's session.
     session = SparkSession.builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -70,13 +72,13 @@ def open_session(
     return epoch_session(session, settings)
 
 
-def _start_spark(settings: Mapping[str, str], withheld: Collection[str]) -> None:
+def _start_spark(settings: Mapping[str, str], withheld: Collection[str], is_brief: bool) -> None:
     """Start Spark in this process, unless it runs."""
     if SparkContext._active_spark_context is not None:  # noqa: SLF001, whoever asks starts one
         return
     # The JVM of an earlier, stopped SparkContext is used again.
     if SparkContext._gateway is None:  # noqa: SLF001, the same
-        launch_driver(settings, withheld)
+        launch_driver(settings, withheld, is_brief=is_brief)
     conf = SparkConf()
     for key, value in settings.items():
         conf.set(key, value)

@@ -75,6 +75,7 @@ def processes_of(project: Path) -> list[str]:
 
 
 def test_it_is_killed_in_a_commit_and_ends_with_the_right_answer(project: Path, told: str) -> None:
+    assert re.search(r"\nthe first epoch took \d+\.\d s, with the start of Spark\n", told)
     assert re.search(r"kill -9 in epoch 2, computing", told)
     assert re.search(r"kill -9 in epoch 3, committing", told)
     found = "manifest written, minutes_lake committed, minutes and purchases not committed"

@@ -39,6 +39,7 @@ from laminar_dagster.orchestration.warm.protocol import (
     orders,
 )
 from laminar_dagster.orchestration.warm.stamp import CodeStamp
+from laminar_dagster.spark.class_archive import COMPILER
 
 _PREDECESSOR_SECONDS: Final = 30.0
 
@@ -61,6 +62,8 @@ class Worker:
             return
         self._terminate_seconds = setup.terminate_seconds
         # From here to the end an interrupt is noted, and raised only inside a run.
+        # One Spark executes run after run: what its thorough compiler costs, it saves again.
+        os.environ.setdefault(COMPILER, "full")
         with (
             capture_interrupts(),
             hold(Path(setup.lock), _PREDECESSOR_SECONDS),

@@ -37,6 +37,7 @@ class Stage:
         self.project = project
         self.history = History(project.store)
         self.changes: dict[str, Any] = {}
+        self.is_brief: Callable[[], bool] = lambda: False
         monkeypatch.setattr(run, "open_pipeline", self._open)
 
     def _open(
@@ -45,8 +46,10 @@ class Stage:
         _model: PipelineModel,
         *,
         when_started: Callable[[float], None],
+        is_brief: Callable[[], bool],
     ) -> Pipeline:
         when_started(0.0)
+        self.is_brief = is_brief
         return replace(self.history.pipeline(), **self.changes)
 
 
@@ -413,6 +416,50 @@ def test_listening_ends_with_the_work() -> None:
 
 
 # --- the start of Spark -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "large", "is_brief"),
+    [
+        (("--epochs", "1"), 1, True),
+        (("--until-caught-up",), 1_000_000, True),
+        (("--until-caught-up",), 4, False),
+        ((), 4, False),
+        (("--forever",), 1_000_000, False),
+    ],
+)
+def test_spark_is_told_whether_it_will_compute_little(
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    large: int,
+    is_brief: bool,
+) -> None:
+    monkeypatch.setattr(run, "_LARGE", {"records": large, "bytes": large})
+    told: list[bool] = []
+    compute = steps.compute
+
+    def ask(*given: Any, **named: Any) -> Any:
+        # As a session does that starts with the first epoch.
+        told.append(stage.is_brief())
+        if "--forever" in arguments:
+            signal.raise_signal(signal.SIGTERM)
+        return compute(*given, **named)
+
+    stage.history.arrive()
+    monkeypatch.setattr(steps, "compute", ask)
+    assert stage.project.laminar("run", *arguments).exit_code == 0
+    assert told[0] is is_brief
+
+
+@pytest.mark.parametrize("lacks", [True, False])
+def test_a_start_without_an_archive_says_what_would_help(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, lacks: bool
+) -> None:
+    monkeypatch.setattr(run, "_starts_slowly", lambda _model: lacks)
+    stage.history.arrive()
+    told = stage.project.laminar("run").stdout
+    assert ("`laminar warm-up`" in told) is lacks
 
 
 def test_a_missing_java_is_told_before_spark_is_tried(

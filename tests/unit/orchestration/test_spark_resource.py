@@ -29,7 +29,7 @@ def test_dagster_gets_to_know_no_secret(monkeypatch: pytest.MonkeyPatch) -> None
 
     def remember(settings: dict[str, str], **others: object) -> SimpleNamespace:
         opened.append(dict(settings))
-        assert others == {"written": WRITTEN, "withheld": {"REMOTE"}}
+        assert others == {"written": WRITTEN, "withheld": {"REMOTE"}, "is_brief": True}
         return SimpleNamespace(sparkContext="a context")
 
     monkeypatch.setattr("laminar_dagster.spark.session.open_session", remember)
