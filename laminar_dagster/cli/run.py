@@ -29,7 +29,6 @@ from laminar_dagster.cli.pipelines import (
 )
 from laminar_dagster.cli.progress import live_line
 from laminar_dagster.cli.signals import StopRequest
-from laminar_dagster.cli.spark_start import is_remote
 from laminar_dagster.cli.tables import Block, Line, Table
 from laminar_dagster.config.model import PipelineModel
 from laminar_dagster.config.pipeline import config_file
@@ -39,6 +38,7 @@ from laminar_dagster.runtime.backlog import Backlog
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.loop import EpochDone, EpochLoop, Event, Retrying, Runner, Waiting
 from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.runtime.spark_start import is_remote
 from laminar_dagster.runtime.telemetry import Telemetry, open_telemetry
 
 _ROWS_SHOWN: Final = 20

@@ -13,8 +13,8 @@ from laminar_dagster.cli import wording
 from laminar_dagster.cli.options import json_option
 from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.progress import steps_progress
-from laminar_dagster.cli.spark_start import require_java
 from laminar_dagster.cli.tables import Block, Line
+from laminar_dagster.runtime.spark_start import require_java
 from laminar_dagster.spark.class_archive import (
     STEPS,
     MadeArchive,
