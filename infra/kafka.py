@@ -16,17 +16,19 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from infra import java, maven
 from infra.cache import cache_dir, install_once
-from infra.certificates import Certificate
 from infra.errors import ServiceFailed, ServiceUnavailable
 from infra.ports import LOOPBACK, free_port, is_listening
 from infra.service import Endpoint, Launch, Service
+
+if TYPE_CHECKING:
+    from infra.certificates import Certificate
 
 _VERSION: Final = "4.1.0"
 _LOG4J: Final = "2.24.3"  # The one that Kafka brings.

@@ -16,19 +16,21 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from infra.certificates import Authority, Certificate
 from infra.kafka import Kafka, KafkaEndpoint, Listener, SecurityProtocol
 from infra.load import Deadline
 from infra.ports import LOOPBACK, reserved_port
 from tests.services.faulty_wire import FaultyWire
 from tests.services.sharing import Services
+
+if TYPE_CHECKING:
+    from infra.certificates import Certificate
 
 _PATIENCE = 30.0
 _PROXIED = "PROXIED"
@@ -398,6 +400,9 @@ def kafka_service(_broker: Broker) -> KafkaEndpoint:
 
 
 def _certificates(folder: Path) -> Certificates:
+    # Only who asks for them needs what makes them.
+    from infra.certificates import Authority
+
     authority = Authority(folder / "authority")
     stranger = Authority(folder / "stranger", "a stranger's authority")
     return Certificates(

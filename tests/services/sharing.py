@@ -76,7 +76,7 @@ class _Entry:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     value: Any = None
-    error: ServiceError | None = None
+    error: Exception | None = None
     is_tried: bool = False
 
 
@@ -104,7 +104,7 @@ class OwnedServices(Services):
             if not entry.is_tried:
                 try:
                     entry.value = self._start(name, start)
-                except ServiceError as error:
+                except Exception as error:
                     entry.error = error
                 entry.is_tried = True
         if entry.error is not None:

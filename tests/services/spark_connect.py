@@ -35,5 +35,10 @@ def warm_server(request: pytest.FixtureRequest) -> Callable[[], SparkConnect]:
         raise ServiceUnavailable(SparkConnect.name, reason)
     from laminar_dagster.spark.session_settings import WORKER_DAEMON
 
-    settings = {"spark.master": "local[2]", "spark.python.daemon.module": WORKER_DAEMON}
+    settings = {
+        "spark.master": "local[2]",
+        "spark.python.daemon.module": WORKER_DAEMON,
+        # It keeps the sessions of all processes for an hour, also of those that were killed.
+        "spark.driver.memory": "2g",
+    }
     return partial(SparkConnect, settings, dict(executor_credentials(request)))

@@ -10,7 +10,6 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from coverage.sqldata import filename_match
 
 # As pytest-cov names itself.
 _MEASURING = "_cov"
@@ -30,6 +29,9 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 def torn_files(data_file: Path) -> Iterator[Path]:
     """What processes that ended too early left beside the file of all coverage."""
+    # Only who measures needs it: the tests also run where it is not installed.
+    from coverage.sqldata import filename_match
+
     for file in data_file.parent.glob(f"{data_file.name}.*"):
         named = filename_match(file.name)
         if named is not None and not named["hash"]:

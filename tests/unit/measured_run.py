@@ -35,7 +35,7 @@ def run_measured(folder: Path, plugin: str, tests: str, *options: str) -> str:
         "test_it.py": tests,
         "measured.py": _MEASURED,
         ".coveragerc": _SETTINGS,
-        "pytest.ini": "[pytest]\n",
+        "pytest.ini": "[pytest]\nmarkers =\n    slow: it is\n",
     }.items():
         (folder / name).write_text(text)
     root = Path(__file__).parents[2]

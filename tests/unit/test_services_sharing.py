@@ -44,15 +44,25 @@ class Missing(Sleeper):
         with open("tried", "a") as out:
             out.write("once\\n")
         raise ServiceUnavailable("sleeper", "install it")
+
+class Broken(Sleeper):
+    def install(self):
+        with open("tried", "a") as out:
+            out.write("once\\n")
+        raise ZeroDivisionError
 """
 CONFTEST = """
 import pytest
-from sleeper import Missing, Sleeper
+from sleeper import Broken, Missing, Sleeper
 pytest_plugins = ("tests.services.sharing", "tests.services.summary")
 
 @pytest.fixture(scope="session")
 def sleeper(services):
     return services.endpoint("sleeper", Sleeper)
+
+@pytest.fixture(scope="session")
+def broken(services):
+    return services.endpoint("broken", Broken)
 
 @pytest.fixture(scope="session")
 def missing(services):
@@ -71,6 +81,10 @@ def test_it(sleeper):
 """
 MISSING = """
 def test_it(missing):
+    pass
+"""
+BROKEN = """
+def test_it(broken):
     pass
 """
 DYING = """
@@ -163,6 +177,14 @@ def test_one_that_is_missing_is_tried_once(tmp_path: Path, options: tuple[str, .
     lay_out(tmp_path, MISSING, MISSING)
     told = outcome(begin(tmp_path, *options))
     assert "2 skipped: sleeper: install it" in told
+    assert len(lines_of(tmp_path, "tried")) == 1
+
+
+def test_one_that_cannot_start_is_told_to_every_worker(tmp_path: Path) -> None:
+    lay_out(tmp_path, BROKEN, BROKEN)
+    told = outcome(begin(tmp_path, "-n", "2", "--dist", "loadfile"))
+    assert "2 errors" in told
+    assert "broken: it cannot be started: ZeroDivisionError()" in told
     assert len(lines_of(tmp_path, "tried")) == 1
 
 
