@@ -28,6 +28,7 @@ from laminar_dagster.core.errors import (
 )
 from laminar_dagster.core.ids import CheckpointId, EpochNumber, SinkId, SourceId
 from laminar_dagster.core.manifest import CheckpointManifest
+from laminar_dagster.core.points import Point, reach
 from laminar_dagster.core.recovery import Standing, facts_of
 from laminar_dagster.core.transactions import EpochTransactionRecord
 from laminar_dagster.core.upkeep import Promotion
@@ -171,17 +172,20 @@ class EpochRunner:
             step = protocol.next_step(self._facts(standing, epoch, memory))
             if isinstance(step, protocol.Finished) or is_enough(step):
                 return memory
+            name = type(step).__name__
             if self._on_step:
-                self._on_step(epoch, type(step).__name__)
+                self._on_step(epoch, name)
             begun = self._pipeline.clock.monotonic()
+            reach(Point.STEP_BEGINS, name)
             try:
                 self._take(step, epoch, memory)
             except (IntegrityError, ComputeFailed) as error:
                 self._require_untaken(step, epoch, error)
                 raise
+            reach(Point.STEP_ENDS, name)
             seconds = self._pipeline.clock.monotonic() - begun
-            memory.taken.append(StepTaken(type(step).__name__, seconds))
-            log.info("epoch %d: %s took %.3f s", epoch, type(step).__name__, seconds)
+            memory.taken.append(StepTaken(name, seconds))
+            log.info("epoch %d: %s took %.3f s", epoch, name, seconds)
 
     def _require_untaken(
         self, step: protocol.Step, epoch: EpochNumber, error: IntegrityError | ComputeFailed

@@ -18,6 +18,7 @@ from laminar_dagster.core.offsets import (
     SourceIdentity,
     SourcePosition,
 )
+from laminar_dagster.core.points import Point, reach
 from laminar_dagster.core.ports import (
     Clock,
     ObjectInfo,
@@ -79,6 +80,7 @@ class StoredSnapshots:
         """See ``SnapshotKeeper.write``."""
         key = layout.snapshot_file_key(self.source_id, draft.number, draft.draft_id, name)
         self._objects.put(key, data)
+        reach(Point.SNAPSHOT_FILE_KEPT, name)
         digest = hashlib.sha256(data).hexdigest()
         return SnapshotFile(name=name, rows=rows, size_bytes=len(data), sha256=digest)
 

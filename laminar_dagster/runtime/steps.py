@@ -37,6 +37,7 @@ from laminar_dagster.core.manifest import (
 from laminar_dagster.core.manifest_builder import ManifestBuilder
 from laminar_dagster.core.offsets import SourceOffsets
 from laminar_dagster.core.plan import EpochPlan, SinkPlan, SourcePlan
+from laminar_dagster.core.points import Point, reach
 from laminar_dagster.core.ports import (
     EpochOutput,
     Grouped,
@@ -188,6 +189,7 @@ def compute(pipeline: Pipeline, epoch: EpochNumber) -> Attempt:
     check_sources(pipeline, planned)
     require_pinned(pipeline, planned)
     record = begin_attempt(pipeline, epoch)
+    reach(Point.ATTEMPT_BEGUN, record.checkpoint_id)
     if pipeline.definition:
         # Another version may have planned the epoch; this one computes it.
         pipeline.checkpoints.create_definition(pipeline.definition)
@@ -315,8 +317,10 @@ def commit_sinks(
     offsets = _group_offsets(pipeline, manifest)
 
     def commit(sink: Sink, entry: SinkEntry) -> None:
+        reach(Point.SINK_BEGINS, entry.sink_id)
         with pipeline.transactions.follow(entry.sink_id, manifest.epoch) as progress:
             sink.commit(manifest.epoch, StagedOutput(entry, read, progress, offsets))
+        reach(Point.SINK_COMMITTED, entry.sink_id)
 
     failures: dict[SinkId, LaminarError] = {}
     with ThreadPoolExecutor(len(entries), thread_name_prefix="sink") as pool:

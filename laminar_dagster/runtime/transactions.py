@@ -9,6 +9,7 @@ from typing import Final
 
 from laminar_dagster.core.errors import UnknownOutcome
 from laminar_dagster.core.ids import EpochNumber, SinkId
+from laminar_dagster.core.points import Point, reach
 from laminar_dagster.core.ports import Clock, TransactionProgress
 from laminar_dagster.core.transactions import (
     EpochTransactionRecord,
@@ -53,7 +54,7 @@ class EpochTransactionTracker:
             self._change(sink_id, epoch, how)
 
         try:
-            yield _Progress(change)
+            yield _Progress(sink_id, change)
         except BaseException as error:
             change(_unanswered if isinstance(error, UnknownOutcome) else _rolled_back)
             raise
@@ -82,7 +83,8 @@ class EpochTransactionTracker:
 class _Progress:
     """Implements ``TransactionProgress``: a sink reports its transaction's progress to it."""
 
-    def __init__(self, change: Callable[[_Change], None]) -> None:
+    def __init__(self, sink_id: SinkId, change: Callable[[_Change], None]) -> None:
+        self._sink_id = sink_id
         self._change = change
 
     def begun(self) -> None:
@@ -93,6 +95,7 @@ class _Progress:
 
     def committing(self) -> None:
         self._change(EpochTransactionRecord.committing)
+        reach(Point.SINK_SENDS_COMMIT, self._sink_id)
 
     def aborted(self) -> None:
         self._change(_rolled_back)

@@ -1,4 +1,8 @@
-"""Simulated crashes: an exception for tests in one process, and a real SIGKILL."""
+"""Simulated crashes: an exception for tests in one process, and a real SIGKILL.
+
+Both strike at named points of the package (``core.points``), or at a write to the store. A proof
+names a member of ``Point``, so a point that is renamed or removed breaks it, and cannot silence it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
@@ -14,6 +19,7 @@ from pathlib import Path
 from typing import Literal, NoReturn, TypeVar
 
 from laminar_dagster.core.errors import LaminarError
+from laminar_dagster.core.points import Point, unwatch, watch
 from laminar_dagster.core.ports import ObjectInfo, ObjectStore, VersionedObject
 
 _Result = TypeVar("_Result")
@@ -31,6 +37,56 @@ def kill_this_process() -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
     while True:  # another thread of the process may be the one that takes the signal
         time.sleep(1)
+
+
+def kill_at(point: Point, name: str | None = None) -> None:
+    """Have this process die the next time that a thread of it is at a point.
+
+    Whoever started the process has to look that it was killed: one that was never there lives on.
+
+    Args:
+        point: The point.
+        name: Of the step, the sink or the file, as the point says; None: of any.
+    """
+
+    def strike(reached: Point, what: str) -> None:
+        if reached is point and name in (None, what):
+            kill_this_process()
+
+    watch(strike)
+
+
+class NeverReached(AssertionError):
+    """What a test waited for did not happen: it has proved nothing."""
+
+
+@contextmanager
+def strike_at(act: Callable[[], object], point: Point, name: str | None = None) -> Iterator[None]:
+    """Call a function the first time that a thread is at a point, inside the block.
+
+    Args:
+        act: Called in that thread, which goes on when it returns, and fails with what it raises.
+        point: The point.
+        name: Of the step, the sink or the file, as the point says; None: of any.
+
+    Raises:
+        NeverReached: The block ended, and no thread was there.
+    """
+    is_armed = True
+
+    def strike(reached: Point, what: str) -> None:
+        nonlocal is_armed
+        if is_armed and reached is point and name in (None, what):
+            is_armed = False
+            act()
+
+    watch(strike)
+    try:
+        yield
+    finally:
+        unwatch(strike)
+    if is_armed:
+        raise NeverReached(f"no thread was at {point.name}" + (f" of {name}" if name else ""))
 
 
 @dataclass(frozen=True)

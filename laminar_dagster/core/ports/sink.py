@@ -35,7 +35,7 @@ class ArrowSchema(Protocol):
 
 
 class TransactionProgress(Protocol):
-    """Callbacks by which a sink reports its transaction's progress; only for people.
+    """Callbacks by which a sink reports its transaction's progress: for people, and for proofs.
 
     A sink that already has the epoch need not call ``begun``. There is no callback for the end: it
     is the return, or the error, of ``Sink.commit``.
@@ -50,7 +50,7 @@ class TransactionProgress(Protocol):
         ...
 
     def committing(self) -> None:
-        """The commit is about to be sent."""
+        """Everything is written, and what publishes it is sent next: proofs kill a process here."""
         ...
 
     def aborted(self) -> None:

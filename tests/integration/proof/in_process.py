@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import TYPE_CHECKING
 
 from laminar_dagster.config.project import load_project
-from laminar_dagster.runtime import steps
+from laminar_dagster.core.points import Point
 from laminar_dagster.runtime.assembly import assemble, known_connectors
 from laminar_dagster.runtime.epoch import EpochRunner
 from laminar_dagster.runtime.pipeline import Pipeline
+from laminar_dagster.testing.crash import strike_at
+from tests.integration.proof.kill_points import STEPS
 from tests.integration.proof.worker import is_caught_up
 
 if TYPE_CHECKING:
@@ -33,13 +34,6 @@ def run_to_the_end(root: Path, spark: SparkSession) -> Pipeline:
     return pipeline
 
 
-def before_step(patch: pytest.MonkeyPatch, step: str, act: Callable[[], object]) -> None:
-    """Have something happen before a step of the protocol, the first time."""
-    original: Callable[..., Any] = getattr(steps, step)
-
-    def meddled(*arguments: Any) -> Any:
-        patch.setattr(steps, step, original)
-        act()
-        return original(*arguments)
-
-    patch.setattr(steps, step, meddled)
+def before_step(step: str, act: Callable[[], object]) -> AbstractContextManager[None]:
+    """Have something happen before a step of the protocol, the first time inside the block."""
+    return strike_at(act, Point.STEP_BEGINS, STEPS[step].__name__)

@@ -16,9 +16,7 @@ from typing import Final, Literal
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from infra.kafka import KafkaEndpoint
-from laminar_dagster.core.ids import EpochNumber
-from laminar_dagster.core.prepared import AttemptRecord
-from laminar_dagster.runtime import steps
+from laminar_dagster.core.points import Point, unwatch, watch
 from laminar_dagster.runtime.pipeline import Pipeline
 from tests.integration.proof.answer import CLICKS, Answer
 from tests.integration.proof.stream import append_lines, random_lines
@@ -216,16 +214,13 @@ class WaitBeforeReading:
     """An attempt that has begun, and reads nothing until it is told to go on."""
 
     def arm(self, pipeline: Pipeline, scratch: Path) -> Pipeline:
-        original = steps.begin_attempt
+        def wait(point: Point, _checkpoint: str) -> None:
+            if point is Point.ATTEMPT_BEGUN:
+                unwatch(wait)
+                (scratch / "begun").touch()
+                wait_for_file(scratch / "go-on")
 
-        def waiting(pipeline: Pipeline, epoch: EpochNumber) -> AttemptRecord:
-            steps.begin_attempt = original
-            record = original(pipeline, epoch)
-            (scratch / "begun").touch()
-            wait_for_file(scratch / "go-on")
-            return record
-
-        steps.begin_attempt = waiting
+        watch(wait)
         return pipeline
 
 

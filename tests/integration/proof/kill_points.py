@@ -5,31 +5,37 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from laminar_dagster.core.ids import EpochNumber, SinkId
-from laminar_dagster.core.ports import ArrowSchema, Sink, StagedOutput
-from laminar_dagster.runtime import steps
+from laminar_dagster.core import protocol
+from laminar_dagster.core.ids import SinkId
+from laminar_dagster.core.points import Point, watch
 from laminar_dagster.runtime.checkpoints import CheckpointStore
 from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.sinks.delta.sink import DeltaSink
-from laminar_dagster.sinks.kafka.producer import TransactionalProducer
-from laminar_dagster.sinks.kafka.sink import KafkaSink
-from laminar_dagster.testing.crash import KillingStore, kill_this_process
+from laminar_dagster.testing.crash import KillingStore, kill_at, kill_this_process
 from tests.integration.proof.system_calls import die_at_the_next_hard_link
 
 When = Literal["before", "after"]
 
-# What a sink of a database does last, with everything written.
-_PUBLISHES: Final = "_send_commit"
+STEPS: Final[dict[str, type]] = {
+    "plan": protocol.Plan,
+    "compute": protocol.Compute,
+    "gate": protocol.Gate,
+    "prepare": protocol.Prepare,
+    "write_manifest": protocol.WriteManifest,
+    "commit_sinks": protocol.CommitSinks,
+    "move_latest": protocol.MoveLatest,
+    "acknowledge": protocol.Acknowledge,
+    "collect_garbage": protocol.Collect,
+}
 
 
 @dataclass(frozen=True)
 class AtStep:
-    """Before or after a step of the protocol, by the name of its function."""
+    """Before or after a step of the protocol, by its name in ``STEPS``."""
 
     when: When
     step: str
@@ -38,14 +44,8 @@ class AtStep:
         return f"{self.when}-{self.step}"
 
     def arm(self, pipeline: Pipeline, scratch: Path) -> Pipeline:
-        original: Callable[..., Any] = getattr(steps, self.step)
-
-        def killing(*arguments: Any) -> None:
-            if self.when == "after":
-                original(*arguments)
-            kill_this_process()
-
-        setattr(steps, self.step, killing)
+        point = Point.STEP_BEGINS if self.when == "before" else Point.STEP_ENDS
+        kill_at(point, STEPS[self.step].__name__)
         return pipeline
 
 
@@ -102,102 +102,30 @@ class AtSink:
         return f"inside-{self.sink}" if self.where == "inside" else f"{self.sink}-alone-committed"
 
     def arm(self, pipeline: Pipeline, scratch: Path) -> Pipeline:
-        sinks = tuple(
-            _KillingSink(sink, self.where) if sink.sink_id == self.sink else _BlockedSink(sink)
-            for sink in pipeline.sinks
-        )
-        return dataclasses.replace(pipeline, sinks=sinks)
+        struck = pipeline.sink(SinkId(self.sink))
+        assert struck
+
+        def strike(point: Point, name: str) -> None:
+            if point is Point.SINK_BEGINS and name != self.sink:
+                threading.Event().wait()
+            elif name != self.sink:
+                return
+            elif point is Point.SINK_COMMITTED:
+                kill_this_process()
+            elif point is Point.SINK_SENDS_COMMIT and self.where == "inside":
+                if isinstance(struck, DeltaSink):
+                    # Its client writes files before it publishes them.
+                    die_at_the_next_hard_link()
+                else:
+                    kill_this_process()
+
+        watch(strike)
+        return pipeline
 
 
 KillPoint = AtStep | AtWrite | AtSink
 
 
-@dataclass(frozen=True)
-class _KillingSink:
-    inner: Sink
-    where: Literal["inside", "after"]
-
-    @property
-    def sink_id(self) -> SinkId:
-        return self.inner.sink_id
-
-    @property
-    def address(self) -> str:
-        return self.inner.address
-
-    @property
-    def targets(self) -> frozenset[str]:
-        return self.inner.targets
-
-    def ledger(self) -> EpochNumber | None:
-        return self.inner.ledger()
-
-    def check(self, schema: ArrowSchema, staged: StagedOutput | None = None) -> None:
-        self.inner.check(schema, staged)
-
-    def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
-        if self.where == "inside":
-            self._die_inside()
-        self.inner.commit(epoch, staged)
-        kill_this_process()
-
-    def _die_inside(self) -> None:
-        """With the rows written, and not yet published."""
-        if isinstance(self.inner, DeltaSink):
-            die_at_the_next_hard_link()
-        elif isinstance(self.inner, KafkaSink):
-            setattr(TransactionalProducer, "commit", _finish_and_die)  # noqa: B010
-        else:
-            assert hasattr(type(self.inner), _PUBLISHES)
-            setattr(type(self.inner), _PUBLISHES, _die)
-
-
-def _die(*_: object) -> None:
-    kill_this_process()
-
-
-def _finish_and_die(producer: TransactionalProducer) -> None:
-    producer.finish()
-    kill_this_process()
-
-
-@dataclass(frozen=True)
-class _BlockedSink:
-    inner: Sink
-
-    @property
-    def sink_id(self) -> SinkId:
-        return self.inner.sink_id
-
-    @property
-    def address(self) -> str:
-        return self.inner.address
-
-    @property
-    def targets(self) -> frozenset[str]:
-        return self.inner.targets
-
-    def ledger(self) -> EpochNumber | None:
-        return self.inner.ledger()
-
-    def check(self, schema: ArrowSchema, staged: StagedOutput | None = None) -> None:
-        self.inner.check(schema, staged)
-
-    def commit(self, epoch: EpochNumber, staged: StagedOutput) -> None:
-        threading.Event().wait()
-
-
-STEPS = (
-    "plan",
-    "compute",
-    "gate",
-    "prepare",
-    "write_manifest",
-    "commit_sinks",
-    "move_latest",
-    "acknowledge",
-    "collect_garbage",
-)
 EVERY_STEP: tuple[KillPoint, ...] = tuple(
     AtStep(when, step) for step in STEPS for when in ("before", "after")
 )

@@ -25,26 +25,27 @@ from tests.integration.proof.published import check_everything, check_whole_epoc
 from tests.integration.proof.small_disk import SmallDisk, mounted
 from tests.integration.proof.stream import SINKS, Layout, write_input, write_pipeline
 from tests.services.faulty_wire import WireFactory
+from tests.services.proofs import with_long_lane
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.proof("lost services")]
 
-_STEPS = ("plan", "compute", "gate", "prepare", "write_manifest", "commit_sinks", "move_latest")
+# Before any other step, without Spark: `sinks/test_absent_stores.py`.
+_STEPS = with_long_lane(
+    ["compute"], ["plan", "gate", "prepare", "write_manifest", "commit_sinks", "move_latest"]
+)
 
 
 @pytest.mark.parametrize("step", _STEPS)
-def test_the_stores_folder_is_renamed_away(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+def test_the_stores_folder_is_renamed_away(tmp_path: Path, spark: SparkSession, step: str) -> None:
     write_pipeline(tmp_path, Layout(max_records=120))
     write_input(tmp_path, 200)
     pipeline = open_here(tmp_path, spark)
     EpochRunner(pipeline).run()
     state, away = tmp_path / "state", tmp_path / "away"
-    before_step(monkeypatch, step, lambda: state.rename(away))
-    with pytest.raises(LaminarError):
+    with before_step(step, lambda: state.rename(away)), pytest.raises(LaminarError):
         EpochRunner(pipeline).run()
     shutil.rmtree(state, ignore_errors=True)
     away.rename(state)
@@ -83,8 +84,7 @@ def test_the_s3_server_is_away(
     write_pipeline(tmp_path, Layout(store=f"s3://{s3_bucket}/shop?endpoint={wire.url}"))
     write_input(tmp_path, 120)
     pipeline = open_here(tmp_path, spark)
-    before_step(monkeypatch, step, wire.refuse)
-    with pytest.raises((RetryError, UnknownOutcome)):
+    with before_step(step, wire.refuse), pytest.raises((RetryError, UnknownOutcome)):
         EpochRunner(pipeline).run()
     wire.restore()
     check_whole_epochs(tmp_path, pipeline.checkpoints, tmp_path / "cut")

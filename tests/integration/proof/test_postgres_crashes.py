@@ -6,8 +6,6 @@ Other processes go on from what is there. Then the sink equals the live table, r
 
 from __future__ import annotations
 
-import os
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -15,9 +13,9 @@ from typing import Final, cast
 import pytest
 
 from infra.postgres import PostgresEndpoint
-from laminar_dagster.core.snapshot import SnapshotFile
+from laminar_dagster.core.points import Point, watch
 from laminar_dagster.runtime.pipeline import Pipeline
-from laminar_dagster.sources.postgres.copying import Piece, TableCopier
+from laminar_dagster.testing.crash import kill_this_process
 from tests.integration.postgres.random_changes import MAKE, RandomWriter
 from tests.integration.postgres.tables import Tables
 from tests.integration.proof.kill_points import AtStep, KillPoint
@@ -53,14 +51,11 @@ class InTheCopy:
         return "in-the-copy"
 
     def arm(self, pipeline: Pipeline, _scratch: Path) -> Pipeline:
-        keep = TableCopier._keep
+        def die(point: Point, name: str) -> None:
+            if point is Point.SNAPSHOT_FILE_KEPT and name.startswith("rows-"):
+                kill_this_process()
 
-        def die(copier: TableCopier, piece: Piece, part: int, data: bytes) -> SnapshotFile:
-            keep(copier, piece, part, data)
-            os.kill(os.getpid(), signal.SIGKILL)
-            raise AssertionError("still there")
-
-        TableCopier._keep = die  # type: ignore[assignment, method-assign]
+        watch(die)
         return pipeline
 
 

@@ -23,7 +23,7 @@ from laminar_dagster.runtime.pipeline import Pipeline
 from laminar_dagster.runtime.survey import newest_manifest, survey
 from laminar_dagster.spark.session import open_session
 from tests.integration.proof.kill_points import KillPoint
-from tests.integration.proof.meeting import meet_before
+from tests.integration.proof.meeting import Meeting
 
 FAILED = 1
 NAMED_ERROR = 3
@@ -53,8 +53,7 @@ class Job:
         if "SPARK_REMOTE" in self.environment:
             _number_plans_apart()
         pipeline = open_pipeline(self.root)
-        if self.rival:
-            meet_before("prepare", self.rival)
+        meeting = Meeting("prepare", self.rival) if self.rival else None
         done = 0
         while self.epochs is None or done < self.epochs:
             # Named before the look: another process may take what waits in between.
@@ -64,7 +63,7 @@ class Job:
             if self.kill and epoch == EpochNumber(self.kill[0]):
                 pipeline = self.kill[1].arm(pipeline, self.root)
             try:
-                EpochRunner(pipeline).run(epoch)
+                EpochRunner(pipeline, meeting).run(epoch)
             except (FencedError, RetryError) as error:
                 if not self.rival:
                     raise

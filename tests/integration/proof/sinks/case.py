@@ -50,21 +50,23 @@ class Case:
         for place in self.places:
             place.make()
 
-    def start(self, **what: Any) -> Worker:
-        """Start a worker; see `SinkJob` for what it can be told."""
-        return start(
-            SinkJob(
-                root=self.ground.root,
-                name=self.ground.name,
-                environment=self.environment,
-                store=self.store,
-                sinks=tuple(map(table_of, self.places)),
-                seed=self.seed,
-                records=self.epochs * self.per_epoch,
-                per_epoch=self.per_epoch,
-                **what,
-            )
+    def job(self, **what: Any) -> SinkJob:
+        """The work; see `SinkJob` for what it can be told."""
+        return SinkJob(
+            root=self.ground.root,
+            name=self.ground.name,
+            environment=self.environment,
+            store=self.store,
+            sinks=tuple(map(table_of, self.places)),
+            seed=self.seed,
+            records=self.epochs * self.per_epoch,
+            per_epoch=self.per_epoch,
+            **what,
         )
+
+    def start(self, **what: Any) -> Worker:
+        """Start a worker on it."""
+        return start(self.job(**what))
 
     def finish(self) -> None:
         """Go on in another process until all input is read, and look at everything."""

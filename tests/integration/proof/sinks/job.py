@@ -24,7 +24,7 @@ from laminar_dagster.runtime.survey import newest_manifest, survey
 from laminar_dagster.stores.url import open_store
 from laminar_dagster.testing.memory_pipeline import MemoryLog, MemorySource
 from tests.integration.proof.kill_points import KillPoint
-from tests.integration.proof.meeting import meet_before
+from tests.integration.proof.meeting import Meeting
 from tests.integration.proof.sinks.accounts import View, log_of
 from tests.integration.proof.sinks.engine import AccountEngine
 
@@ -85,8 +85,6 @@ class SinkJob:
         """Run epochs. Never returns when it has been killed."""
         pipeline = self.open()
         log = log_of(self.seed, self.records)
-        if self.meeting:
-            meet_before("commit_sinks", self.meeting)
         deadline = time.monotonic() + self.patience
         done = 0
         while done != self.epochs:
@@ -107,6 +105,8 @@ class SinkJob:
 
     def _tell(self, epoch: EpochNumber, step: str) -> None:
         (self.root / f"step-{os.getpid()}-{epoch}-{step}").touch()
+        if self.meeting:
+            Meeting("commit_sinks", self.meeting)(epoch, step)
 
 
 def is_caught_up(pipeline: Pipeline, log: MemoryLog) -> bool:
