@@ -7,8 +7,10 @@ by which pandera would silently ignore, coerce or drop rows are refused: contrac
 from __future__ import annotations
 
 import re
+import sys
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -384,16 +386,30 @@ def _builds(path: Path, schema: Any, report: Report) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            # Imported here: it takes seconds, and only a pipeline with contracts needs it.
-            from pandera.io.pandas_io import deserialize_schema
+            # Imported here: it takes half a second, and only a pipeline with contracts needs it.
+            with _not_importing("pyspark.pandas"):
+                from pandera.io.pandas_io import deserialize_schema
 
-            deserialize_schema(_without_types(schema))  # type: ignore[no-untyped-call]
+                deserialize_schema(_without_types(schema))  # type: ignore[no-untyped-call]
         except Exception as error:
             # On a wrong schema pandera and its libraries raise errors of any type.
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             report.add(str(path), f"pandera does not take this schema: {reason}")
             return False
     return True
+
+
+@contextmanager
+def _not_importing(module: str) -> Iterator[None]:
+    """Keep pandera from importing a module that it can do without: all of pandas on Spark."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # type: ignore[assignment]  # so an import raises ImportError
+    try:
+        yield
+    finally:
+        del sys.modules[module]
 
 
 def _without_types(schema: Any) -> Any:

@@ -93,16 +93,31 @@ def _hashed(partials: DataFrame, shape: StateShape | KeyedShape) -> DataFrame:
     return partials.selectExpr("*", f"{hash_of_keys(shape)} AS {HASH}")
 
 
-def advanced_state(partials: DataFrame, step: BucketStep, buckets: int) -> DataFrame:
-    """Advance every bucket by the epoch. Reports are sent to each bucket and to the driver."""
+def advanced_state(
+    partials: DataFrame, step: BucketStep, buckets: int, *, has_reports: bool
+) -> DataFrame:
+    """Advance every bucket by the epoch. Reports are sent to each bucket and to the driver.
+
+    Args:
+        partials: New rows of the state, and reports.
+        step: What advances a bucket.
+        buckets: The number of buckets.
+        has_reports: Whether at least one report is sure to be among the rows.
+    """
     bucket = bucket_of(step.shape, buckets)
     every = f"sequence({CONTROL_BUCKET}L, {buckets - 1}L)"
+    names = [*partials.columns, BUCKET]
+    plain = _plain(names)
     placed = partials.selectExpr(
-        "*", f"explode(IF({CONTROL} IS NULL, array({bucket}), {every})) AS {BUCKET}"
+        *(f"{quoted(name)} AS {own}" for name, own in zip(names[:-1], plain[:-1], strict=True)),
+        f"explode(IF({CONTROL} IS NULL, array({bucket}), {every})) AS {plain[-1]}",
     )
-    # One row for each bucket, so that windows close also where no record came.
-    markers = partials.sparkSession.range(buckets).selectExpr(f"id AS {BUCKET}")
-    return advanced_buckets(placed.unionByName(markers, allowMissingColumns=True), step)
+    if not has_reports:
+        # Without records windows may close, too, where a partition has become idle: one row for
+        # each bucket makes Spark call the step for it.
+        markers = partials.sparkSession.range(buckets).selectExpr(f"id AS {plain[-1]}")
+        placed = placed.unionByName(markers, allowMissingColumns=True)
+    return _stepped(placed, names, step)
 
 
 def hash_of_keys(shape: StateShape | KeyedShape | JoinShape) -> str:
@@ -118,16 +133,21 @@ def bucket_of(shape: StateShape | KeyedShape | JoinShape, buckets: int) -> str:
 
 def advanced_buckets(rows: DataFrame, step: BucketStep) -> DataFrame:
     """Call the step once for each ``_bucket``, with all rows of that bucket."""
-    # Plain names: applyInArrow reads a dot in a column's name as a struct field.
     names = rows.columns
-    plain = [f"c{number}" for number in range(len(names))]
+    return _stepped(rows.toDF(*_plain(names)), names, step)
+
+
+def _plain(names: Sequence[str]) -> list[str]:
+    """Names for applyInArrow, which reads a dot in a column's name as a struct field."""
+    return [f"c{number}" for number in range(len(names))]
+
+
+def _stepped(rows: DataFrame, names: list[str], step: BucketStep) -> DataFrame:
+    """Call the step for each bucket of rows whose columns have plain names."""
     # A lambda: Spark counts the parameters of a function, and would count ``self`` of the step.
-    return (
-        rows.toDF(*plain)
-        .groupBy(plain[names.index(BUCKET)])
-        .applyInArrow(
-            lambda table: step(table.rename_columns(names)), from_arrow_schema(step.schema)
-        )
+    bucket = _plain(names)[names.index(BUCKET)]
+    return rows.groupBy(bucket).applyInArrow(
+        lambda table: step(table.rename_columns(names)), from_arrow_schema(step.schema)
     )
 
 

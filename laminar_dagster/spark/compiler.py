@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
-from typing import Any, Literal, assert_never
+from typing import Any, Final, Literal, assert_never
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from laminar_dagster.config.contract_rules import ContractRules
 from laminar_dagster.config.fingerprint import relations
@@ -79,6 +79,8 @@ from laminar_dagster.spark.state_shape import StateShape
 from laminar_dagster.spark.twins import partials_key, twins
 from laminar_dagster.spark.watermarks import SourceClock
 
+_REPORTS: Final = StructType().add(REPORT, StringType())
+
 
 @dataclass
 class Compiler:
@@ -119,6 +121,7 @@ class Compiler:
             self.clocks,
             self.chains,
             self.additions,
+            {name for name, scan in self.scans.items() if scan.splits},
             self.buckets,
             self.attempt,
             self.store,
@@ -159,7 +162,7 @@ class Compiler:
                 attempt=self.attempt,
                 store=self.store,
             )
-            reports.append(frame.mapInArrow(step, f"{REPORT} STRING"))
+            reports.append(frame.mapInArrow(step, _REPORTS))
         return reduce(DataFrame.union, reports)
 
     def mistakes(self) -> Iterator[InvalidConfig]:

@@ -37,7 +37,7 @@ from laminar_dagster.core.upkeep import Promotion, Rescale, Upkeep
 from laminar_dagster.core.upkeep_output import output_of_upkeep
 from laminar_dagster.spark.additions import additions_since
 from laminar_dagster.spark.blame import gist
-from laminar_dagster.spark.columns import CONTROL
+from laminar_dagster.spark.columns import CONTROL, quoted
 from laminar_dagster.spark.compiler import Compiler
 from laminar_dagster.spark.java_process import naming_lost_java
 from laminar_dagster.spark.lateness import AheadBound
@@ -286,9 +286,9 @@ def _operator_entries(
 
 
 def _arrow_schema(table: SourceTable) -> pa.Schema:
-    columns = StructType()
-    for column in table.columns:
-        columns.add(column.name, DataType.fromDDL(column.type))
+    declared = ", ".join(f"{quoted(column.name)} {column.type}" for column in table.columns)
+    columns = DataType.fromDDL(declared)
+    assert isinstance(columns, StructType)
     return to_arrow_schema(columns, timezone="UTC")
 
 

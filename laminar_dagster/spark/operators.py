@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -39,6 +39,7 @@ class Operators:
         clocks: The watermarks of each source before the epoch.
         chains: The parent's state files, for each operator and bucket.
         additions: The partials added to the state of an operator after it began.
+        read: The sources that have something to read in this epoch.
         steps: The bucket step of each operator with state.
         fed_by: The sources of each operator that counts records; its counts are checked against
             them. Operators over results of other operators are left out.
@@ -48,6 +49,7 @@ class Operators:
     clocks: Mapping[str, SourceClock]
     chains: Mapping[OperatorId, Mapping[int, tuple[PartitionSnapshotEntry, ...]]]
     additions: Additions
+    read: Collection[str]
     buckets: int
     attempt: CheckpointId
     store: ObjectStore = field(repr=False)
@@ -80,7 +82,9 @@ class Operators:
     def advance(self, rows: DataFrame, operator: OperatorId, step: BucketStep) -> DataFrame:
         """The output of a step over new rows and the state of their buckets."""
         self.steps[operator] = step
-        return advanced_state(rows, step, self.buckets)
+        # The task of each split sends its report to all operators above the source.
+        has_reports = any(clock.source_id in self.read for clock in step.clocks)
+        return advanced_state(rows, step, self.buckets, has_reports=has_reports)
 
     def count(self, operator: OperatorId, *inputs: Relation) -> None:
         """Register an operator for record counts, if some of its inputs are records."""

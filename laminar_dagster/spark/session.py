@@ -38,6 +38,8 @@ _derived: Final[WeakKeyDictionary[SparkSession, dict[_Settings, SparkSession]]] 
     WeakKeyDictionary()
 )
 _computing: Final[WeakSet[SparkSession]] = WeakSet()
+# The settings of each session as Java has last given them, and as a dict.
+_given: Final[WeakKeyDictionary[SparkSession, tuple[Any, dict[str, str]]]] = WeakKeyDictionary()
 
 
 def open_session(
@@ -116,7 +118,14 @@ def epoch_session(session: SparkSession, settings: Mapping[str, str]) -> SparkSe
 
 def _explicit(session: SparkSession) -> dict[str, str]:
     """The settings that are set explicitly, without Spark's defaults."""
-    return dict(session.conf.getAll)
+    if is_remote():
+        return dict(session.conf.getAll)
+    # Comparing two maps is one call of Java, reading one is several for each setting.
+    settings = session._jsparkSession.conf().getAllAsJava()  # noqa: SLF001
+    known = _given.get(session)
+    if known is None or not settings.equals(known[0]):
+        known = _given[session] = (settings, dict(settings))
+    return dict(known[1])
 
 
 def _new_session(session: SparkSession, settings: _Settings) -> SparkSession:

@@ -25,7 +25,10 @@ _BUSY: Final = "pyspark.worker"
 LOADED: Final = (
     _BUSY,
     "pandas",
+    # Arrow imports these itself, when a worker first groups or converts.
+    "pyarrow.acero",
     "pyarrow.compute",
+    "pyarrow.pandas_compat",
     "laminar_dagster.spark.bucket_step",
     "laminar_dagster.spark.join_step",
     "laminar_dagster.spark.model_step",

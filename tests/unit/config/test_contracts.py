@@ -233,3 +233,16 @@ except InvalidConfig as error:
         check=True,
     ).stdout
     assert "pandera does not take this schema: 'nonsense'" in told
+
+
+def test_a_contract_loads_no_pandas_on_spark(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tests.unit.config.test_contracts import *;"
+        f"rules(Path({str(tmp_path / 'anew')!r}), 'columns: {{n: {{gt: 0}}}}');"
+        "print('pandera' in sys.modules, 'pyspark.pandas' in sys.modules);"
+        "import pyspark.pandas; print(pyspark.pandas.__name__)"
+    )
+    (tmp_path / "anew").mkdir()
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    # The last line: a program that wants it gets it all the same.
+    assert ran.stdout.split() == ["True", "False", "pyspark.pandas"], ran.stderr

@@ -41,7 +41,7 @@ def test_an_operator_has_the_clocks_of_its_own_inputs(tmp_path: Path) -> None:
     )
     clocks = {name: SourceClock(name, None, ()) for name in "abc"}
     nothing = CheckpointId.from_parts(1, 1)
-    operators = Operators(Feeding(found, ()), clocks, {}, {}, 1, nothing, MemoryStore())
+    operators = Operators(Feeding(found, ()), clocks, {}, {}, (), 1, nothing, MemoryStore())
     both, above = (
         next(view.query for view in found.views if view.name == name) for name in ("both", "above")
     )
