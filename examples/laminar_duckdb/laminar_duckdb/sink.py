@@ -191,7 +191,7 @@ class DuckdbSink:
         with reported(
             self._sink_id, epoch, duckdb.Error, lambda error: self._before_commit(error, epoch)
         ):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folder()
             with connected(self._path, self._patience) as connection, _transaction(connection):
                 # Step 1.
                 held = self._read_ledger(connection)
@@ -277,6 +277,12 @@ class DuckdbSink:
             raise CommitOutcomeUnknown(self._sink_id, epoch, str(error)) from error
 
     # --- connections and errors -------------------------------------------------------------------
+
+    def _make_folder(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SinkUnavailable(self._sink_id, str(error)) from error
 
     @contextmanager
     def _reading(self) -> Iterator[duckdb.DuckDBPyConnection | None]:

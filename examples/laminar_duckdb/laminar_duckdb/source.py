@@ -232,10 +232,12 @@ class DuckdbSource:
 
     def _require_row_before(self, connection: duckdb.DuckDBPyConnection, number: int) -> None:
         """Where reading ended, the last row read is the one before, and has to be there."""
-        having = f"WHERE {quote(self._table.sequence)} = ?"
-        query = self._table.select("count(*)", having)
-        if number and connection.execute(query, [number - 1]).fetchone() == (0,):
-            raise RetentionExpired(self.source_id, f"row {number - 1}", "another row")
+        sequence = quote(self._table.sequence)
+        query = self._table.select(f"count(*) FILTER ({sequence} = ?), min({sequence})")
+        found = connection.execute(query, [number - 1]).fetchone()
+        if number and found and not found[0]:
+            earliest = "nothing" if found[1] is None else f"row {found[1]}"
+            raise RetentionExpired(self.source_id, f"row {number - 1}", earliest)
 
     def _admitted(
         self, connection: duckdb.DuckDBPyConnection, begin: int, limits: Admission

@@ -13,7 +13,12 @@ from laminar_duckdb.database import connected, has_table
 from laminar_duckdb.sink import DuckdbSink
 from laminar_duckdb.source import DuckdbSource, DuckdbTable
 
-from laminar_dagster.core.errors import InvalidConfig, LaminarError, RetentionExpired
+from laminar_dagster.core.errors import (
+    InvalidConfig,
+    LaminarError,
+    RetentionExpired,
+    SinkUnavailable,
+)
 from laminar_dagster.core.ids import EpochNumber, PipelineName, SinkId, SourceId
 from laminar_dagster.core.plan import SourcePlan
 from laminar_dagster.core.ports import Admission, ArrowSchema, DecodedChunk, HeldKeys, Sink, Source
@@ -208,6 +213,13 @@ def test_several_rows_of_a_key_are_found(tmp_path: Path) -> None:
     sink = DuckdbSink(SINK, PIPELINE, path, "t", mode="upsert", key=("key",))
     assert sink.repeated_keys() == HeldKeys(1, "key=1")
     assert DuckdbSink(SINK, PIPELINE, path, "t").repeated_keys() == HeldKeys(0, "")
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    sink = DuckdbSink(SINK, PIPELINE, tmp_path / "file" / "out.duckdb", "t")
+    with pytest.raises(SinkUnavailable):
+        sink.commit(EpochNumber(1), staged(pa.table({"key": [1], "value": ["a"]})))
 
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
