@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,8 @@ _TEMPLATE: Final = "project_template"
 _SUFFIX: Final = ".template"
 _PLACEHOLDER: Final = "__pipeline__"
 _EXAMPLE: Final = "clickstream"
+# A statement with this option is left out where the module is not installed: it would be refused.
+_NEEDS: Final = {"connector = 'delta'": "deltalake"}
 # The files of the example that every project has.
 _OF_ANY: Final = frozenset({".gitignore", "definitions.py", "workspace.yaml"})
 
@@ -95,6 +98,10 @@ def command(
         project = dict(project_files(PipelineName(name)))
     else:
         # Imported here: with it comes the client of Kafka.
+        from laminar_dagster.plugins.declarations import SourceConnector
+        from laminar_dagster.plugins.registry import find_usable
+
+        find_usable(SourceConnector, "kafka", {}, "--from-topic")
         from laminar_dagster.cli.topic_project import TopicWish
 
         wish = TopicWish.of(from_topic, bootstrap_servers, schema_registry, subject, options)
@@ -116,10 +123,17 @@ def project_files(name: PipelineName) -> Iterator[tuple[str, str]]:
     """The path and the text of every file of the example project."""
     template = files("laminar_dagster") / _TEMPLATE
     for path, file in sorted(_walk(template)):
-        text = file.read_text("utf-8").replace(_PLACEHOLDER, name)
+        text = _usable(file.read_text("utf-8")).replace(_PLACEHOLDER, name)
         yield path.replace(_PLACEHOLDER, name).removesuffix(_SUFFIX), text
     for path, text in sample_files():
         yield f"input/{path}", text
+
+
+def _usable(text: str) -> str:
+    """A file without the statements that could not be used here; blank lines are between them."""
+    missing = [option for option, module in _NEEDS.items() if find_spec(module) is None]
+    statements = text.split("\n\n")
+    return "\n\n".join(each for each in statements if not any(option in each for option in missing))
 
 
 def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversable]]:
