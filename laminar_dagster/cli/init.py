@@ -28,10 +28,10 @@ _TEMPLATE: Final = "project_template"
 _SUFFIX: Final = ".template"
 _PLACEHOLDER: Final = "__pipeline__"
 _EXAMPLE: Final = "clickstream"
-# A statement with this option is left out where the module is not installed: it would be refused.
-_NEEDS: Final = {"connector = 'delta'": "deltalake"}
 # The files of the example that every project has.
 _OF_ANY: Final = frozenset({".gitignore", "definitions.py", "workspace.yaml"})
+# A statement with this option is left out where the module is not installed: it would be refused.
+_NEEDS: Final = {"connector = 'delta'": "deltalake"}
 
 
 @click.command("init")
