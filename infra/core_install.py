@@ -35,11 +35,6 @@ class Installed:
     packages: tuple[str, ...]
     size_bytes: int
 
-    @property
-    def python(self) -> Path:
-        """Its interpreter."""
-        return self.folder / "bin" / "python"
-
     def describe(self) -> str:
         """The number of packages and their size, in a line."""
         return f"{len(self.packages)} packages, {self.size_bytes / _MEGABYTE:.0f} MB"

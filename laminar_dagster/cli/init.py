@@ -129,13 +129,6 @@ def project_files(name: PipelineName) -> Iterator[tuple[str, str]]:
         yield f"input/{path}", text
 
 
-def _usable(text: str) -> str:
-    """A file without the statements that could not be used here; blank lines are between them."""
-    missing = [option for option, module in _NEEDS.items() if find_spec(module) is None]
-    statements = text.split("\n\n")
-    return "\n\n".join(each for each in statements if not any(option in each for option in missing))
-
-
 def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversable]]:
     for each in folder.iterdir():
         path = f"{above}{each.name}"
@@ -143,6 +136,13 @@ def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversab
             yield from _walk(each, f"{path}/")
         elif path.endswith(_SUFFIX):
             yield path, each
+
+
+def _usable(text: str) -> str:
+    """A file without the statements that could not be used here; blank lines are between them."""
+    missing = [option for option, module in _NEEDS.items() if find_spec(module) is None]
+    statements = text.split("\n\n")
+    return "\n\n".join(each for each in statements if not any(option in each for option in missing))
 
 
 def _require_empty(folder: Path) -> None:
