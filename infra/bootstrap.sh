@@ -81,7 +81,7 @@ sync() {
 lock() {
     "$uv" pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
         --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
-        --extra metrics --extra testing --group dev --group build --output-file requirements.lock pyproject.toml
+        --all-extras --group dev --group build --output-file requirements.lock pyproject.toml
 }
 
 # infra/audit.py reads the report: pip-audit itself calls it a success when it could ask nobody.

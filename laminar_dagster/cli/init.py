@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,8 @@ _CONFIG: Final = "/pipeline.yml"
 _SCHEMA: Final = "pipeline.schema.json"
 # The files of the example that every project has.
 _OF_ANY: Final = frozenset({".gitignore", "definitions.py", "workspace.yaml"})
+# A statement with this option is left out where the module is not installed: it would be refused.
+_NEEDS: Final = {"connector = 'delta'": "deltalake"}
 
 
 @click.command("init")
@@ -98,6 +101,10 @@ def command(
         project = dict(project_files(PipelineName(name)))
     else:
         # Imported here: with it comes the client of Kafka.
+        from laminar_dagster.plugins.declarations import SourceConnector
+        from laminar_dagster.plugins.registry import find_usable
+
+        find_usable(SourceConnector, "kafka", {}, "--from-topic")
         from laminar_dagster.cli.topic_project import TopicWish
 
         wish = TopicWish.of(from_topic, bootstrap_servers, schema_registry, subject, options)
@@ -120,7 +127,7 @@ def project_files(name: PipelineName) -> Iterator[tuple[str, str]]:
     """The path and the text of every file of the example project."""
     template = files("laminar_dagster") / _TEMPLATE
     for path, file in sorted(_walk(template)):
-        text = file.read_text("utf-8").replace(_PLACEHOLDER, name)
+        text = _usable(file.read_text("utf-8")).replace(_PLACEHOLDER, name)
         yield path.replace(_PLACEHOLDER, name).removesuffix(_SUFFIX), text
     for path, text in sample_files():
         yield f"input/{path}", text
@@ -143,6 +150,13 @@ def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversab
             yield from _walk(each, f"{path}/")
         elif path.endswith(_SUFFIX):
             yield path, each
+
+
+def _usable(text: str) -> str:
+    """A file without the statements that could not be used here; blank lines are between them."""
+    missing = [option for option, module in _NEEDS.items() if find_spec(module) is None]
+    statements = text.split("\n\n")
+    return "\n\n".join(each for each in statements if not any(option in each for option in missing))
 
 
 def _require_empty(folder: Path) -> None:

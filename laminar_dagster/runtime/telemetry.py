@@ -74,7 +74,7 @@ def require_exporters(config: MetricsConfig, where: str) -> None:
         return
     if not all(map(_is_installed, _NEEDED)):
         problem = "metrics need packages that are not installed"
-        raise InvalidConfig(where, problem, f"install `{EXTRA}`")
+        raise InvalidConfig(where, problem, f'pip install "{EXTRA}"')
 
 
 def _is_installed(module: str) -> bool:

@@ -46,6 +46,25 @@ def test_makes_a_project_that_validates(tmp_path: Path) -> None:
     assert not any("__pipeline__" in path.read_text() for path in root.rglob("*.*ml"))
 
 
+def test_what_is_not_installed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    root = tmp_path / "shop"
+    told = Laminar().json("init", str(root), "--name", "shop")
+    assert set(told["files"]) == FILES
+    (checked,) = Laminar().json("--project", str(root), "validate")["pipelines"]
+    assert checked["sinks"] == ["minutes", "purchases"]
+
+
+def test_a_topic_without_its_client_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    options = ("--from-topic", "t", "--bootstrap-servers", "h:1")
+    error = Laminar().error("init", str(tmp_path / "shop"), *options, exit_code=2)
+    assert error["hint"] == 'pip install "laminar-dagster[kafka]"'
+    assert not (tmp_path / "shop").exists()
+
+
 def test_tells_what_to_do_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     told = Laminar()("init", "my shop").stdout

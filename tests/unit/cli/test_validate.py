@@ -282,7 +282,7 @@ def test_metrics_without_their_packages_are_a_mistake(
         assert (
             "clicks/pipeline.yml: metrics need packages that are not installed" in error["message"]
         )
-        assert error["hint"] == "install `laminar-dagster[metrics]`"
+        assert error["hint"] == 'pip install "laminar-dagster[metrics]"'
 
 
 def test_a_lasting_problem_decides_the_exit_code(project: Project) -> None:

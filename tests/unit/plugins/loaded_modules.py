@@ -55,7 +55,7 @@ def modules_of(folder: Path, *args: str) -> Loaded:
     """
     told = folder / "loaded.json"
     program = _PROGRAM.format(told=str(told))
-    subprocess.run([sys.executable, "-c", program, *args], cwd=folder, check=True, timeout=240)
+    subprocess.run([sys.executable, "-c", program, *args], cwd=folder, check=True, timeout=600)
     code, names = json.loads(told.read_text())
     assert code == 0
     return Loaded(frozenset(names))

@@ -1,0 +1,1 @@
+"""DuckDB tables as sources and sinks of ``laminar_dagster``."""

@@ -1,0 +1,1 @@
+"""A plug-in of its own distribution: the one in examples/laminar_duckdb."""
