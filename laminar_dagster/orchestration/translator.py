@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import dagster as dg
 
 from laminar_dagster.config.assets import AssetConfig
 from laminar_dagster.config.pipeline import PipelineConfig
 from laminar_dagster.orchestration.names import PIPELINE_TAG, Names
+
+_READ: Final = ("source", "reference")
 
 AssetKind = Literal["source", "reference", "epoch", "view", "sink"]
 
@@ -67,12 +69,13 @@ class LaminarTranslator:
         return asset.settings.group_name or config.assets.group_name or Names(config.name).group
 
     def get_tags(self, asset: StreamAsset) -> Mapping[str, str]:
-        """The tags. That of the pipeline cannot be changed: runs are found by it."""
+        """The tags. That of the pipeline is added to what its runs materialise."""
         return {**asset.config.assets.tags, **asset.settings.tags}
 
     def get_owners(self, asset: StreamAsset) -> Sequence[str]:
-        """The owners."""
-        return asset.settings.owners or asset.config.owners
+        """The owners: those of the pipeline, but for what it only reads."""
+        inherited = () if asset.kind in _READ else asset.config.owners
+        return asset.settings.owners or inherited
 
     def get_automation_condition(self, asset: StreamAsset) -> dg.AutomationCondition[Any] | None:
         """When Dagster materialises it by itself; None for never."""
@@ -91,10 +94,11 @@ class LaminarTranslator:
 
     def translate(self, asset: StreamAsset, spec: dg.AssetSpec) -> dg.AssetSpec:
         """The spec with all of that, but the key."""
+        own = {} if asset.kind in _READ else {PIPELINE_TAG: str(asset.config.name)}
         return spec.replace_attributes(
             group_name=self.get_group_name(asset),
             owners=[*self.get_owners(asset)],
-            tags={**spec.tags, **self.get_tags(asset), PIPELINE_TAG: str(asset.config.name)},
+            tags={**spec.tags, **self.get_tags(asset), **own},
             automation_condition=self.get_automation_condition(asset),
             freshness_policy=self.get_freshness_policy(asset) or spec.freshness_policy,
         )
@@ -103,6 +107,6 @@ class LaminarTranslator:
         # A view is often called like its sink; lineage shows the last part of a key only.
         if asset.kind == "view":
             return [f"{asset.name}_staged"]
-        if asset.kind in ("source", "reference"):
+        if asset.kind in _READ:
             return [f"{asset.name}_source"]
         return [asset.name]

@@ -69,7 +69,8 @@ def test_a_key_is_the_same_wherever_the_table_is(tmp_path: Path) -> None:
 def test_yaml_changes_keys_groups_tags_owners_conditions_and_freshness(tmp_path: Path) -> None:
     found = specs(tmp_path, ASSETS)
     view, sink = found["web/live/totals_staged"], found["mart/totals"]
-    assert "raw/numbers" in found
+    source = found["raw/numbers"]
+    assert (list(source.owners), "laminar/pipeline" in source.tags) == ([], False)
     assert (view.group_name, sink.group_name) == ("staging", "mart")
     assert found["clicks/epoch_plan"].group_name == "web"
     assert (view.tags["tier"], sink.tags["tier"], sink.tags["owner"]) == ("none", "gold", "finance")
