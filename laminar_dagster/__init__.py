@@ -21,29 +21,46 @@ if TYPE_CHECKING:
         Rows,
     )
     from laminar_dagster.facade import open_project as open
+    from laminar_dagster.orchestration.component import StreamPipelineComponent
+    from laminar_dagster.orchestration.translator import LaminarTranslator, StreamAsset
 
-__all__ = ["Epoch", "PipelineStatus", "Project", "ProjectPipeline", "Rows", "open"]
+__all__ = [
+    "Epoch",
+    "LaminarTranslator",
+    "PipelineStatus",
+    "Project",
+    "ProjectPipeline",
+    "Rows",
+    "StreamAsset",
+    "StreamPipelineComponent",
+    "open",
+]
 
-# Loaded when they are asked for: Spark's workers import this package too, and need none of them.
+# Imported when they are asked for: executors of Spark import this package, and none of these.
 _EXPORTS: Final = {
-    "open": ("laminar_dagster.facade", "open_project"),
     "Epoch": ("laminar_dagster.facade", "Epoch"),
+    "LaminarTranslator": ("laminar_dagster.orchestration.translator", "LaminarTranslator"),
     "PipelineStatus": ("laminar_dagster.facade", "PipelineStatus"),
     "Project": ("laminar_dagster.facade", "Project"),
     "ProjectPipeline": ("laminar_dagster.facade", "ProjectPipeline"),
     "Rows": ("laminar_dagster.facade", "Rows"),
+    "StreamAsset": ("laminar_dagster.orchestration.translator", "StreamAsset"),
+    "StreamPipelineComponent": (
+        "laminar_dagster.orchestration.component",
+        "StreamPipelineComponent",
+    ),
+    "open": ("laminar_dagster.facade", "open_project"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import an exported name when it is first asked for."""
+    """What is exported, from the module where it is defined."""
     if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _EXPORTS[name]
-    found = globals()[name] = getattr(import_module(module), attribute)
-    return found
+    return getattr(import_module(module), attribute)
 
 
 def __dir__() -> list[str]:
-    """The exported names, also those that are not loaded yet."""
-    return sorted({*globals(), *__all__})
+    """The names of the package, with those that are not imported yet."""
+    return sorted({*globals(), *_EXPORTS})

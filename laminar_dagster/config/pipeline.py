@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from laminar_dagster.config.assets import AssetsConfig, check_owners
 from laminar_dagster.config.cron import check_cron
 from laminar_dagster.config.metrics import MetricsConfig
 from laminar_dagster.config.mistakes import listed, nearest
@@ -30,8 +30,6 @@ FOLDER: Final = "dbt_like_configs"
 MAX_BUCKETS: Final = 65_536
 
 Text = Annotated[str, Meta(min_length=1)]
-
-_OWNER: Final = re.compile(r"team:[\w-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
 class RetentionConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,6 +224,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
         on_gap: Stop when a source lost records, or go on from the earliest it has.
         schedule: A cron expression for epochs; without it, they run whenever there is data.
         owners: The owners in Dagster: mail addresses, or ``team:name``.
+        assets: How Dagster names and shows its assets.
         checks: When Dagster warns.
         metrics: Where measurements go.
         sources: Sources, as ``CREATE SOURCE TABLE`` in SQL.
@@ -246,6 +245,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
     on_gap: Literal["fail", "earliest"] = "fail"
     schedule: str | None = None
     owners: tuple[str, ...] = ()
+    assets: AssetsConfig = AssetsConfig()
     checks: ChecksConfig = ChecksConfig()
     metrics: MetricsConfig = MetricsConfig()
     sources: tuple[SourceConfig, ...] = ()
@@ -260,9 +260,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, kw_only=True):
         parse_duration(self.idle_timeout)
         if self.schedule is not None:
             check_cron(self.schedule)
-        for owner in self.owners:
-            if not _OWNER.fullmatch(owner):
-                raise ValueError(f"`owners`: {owner[:80]!r} is neither a mail address nor team:…")
+        check_owners(self.owners)
         for key in self.spark:
             if not key.startswith("spark."):
                 raise ValueError(f"`{key[:80]}` under `spark` is no setting of Spark: spark.…")

@@ -161,6 +161,20 @@ class _Loader:
             rows = RowReader(sources, views, references, traits)
             sinks = [*check_sinks(sinks, views, rows, report)]
         contracts = self._contracts(files, views, complete=complete)
+        if config is not None:
+            self._assets(
+                config,
+                {
+                    "sources": [
+                        each.name.text for each in definitions if isinstance(each, CreateSource)
+                    ],
+                    "references": [
+                        each.name.text for each in definitions if isinstance(each, CreateReference)
+                    ],
+                    "views": names,
+                    "sinks": [each.name.text for each in wanted],
+                },
+            )
         report.raise_if_any()
         # Without a mistake there is a configuration.
         assert config is not None
@@ -219,6 +233,21 @@ class _Loader:
                 hint = "put Java's options into a file of mode 0600, and write `@/path/of/the/file`"
                 self._report.add(f"{path}:{self._written['spark', key].line}", problem, hint)
         return config, spark
+
+    def _assets(self, config: PipelineConfig, known: Mapping[str, list[str]]) -> None:
+        """Refuse settings of assets that the pipeline does not have, and two of one asset."""
+        path = self._folder / "pipeline.yml"
+        for section, names in known.items():
+            seen: set[str] = set()
+            for place, asset in enumerate(getattr(config.assets, section)):
+                line = self._written["assets", section, place, "name"].line
+                where, what = f"{path}:{line}", f"`{asset.name}` under `assets.{section}`"
+                if asset.name not in names:
+                    hint = nearest(asset.name, names, listed(names, "there is"))
+                    self._report.add(where, f"{what} is not in the pipeline", hint)
+                elif asset.name in seen:
+                    self._report.add(where, f"{what} stands here twice")
+                seen.add(asset.name)
 
     def _definitions(
         self, files: PipelineFiles, config: PipelineConfig | None

@@ -18,8 +18,8 @@ from laminar_dagster.config.model import (
 )
 from laminar_dagster.config.redaction import redact
 from laminar_dagster.config.variables import shown
-from laminar_dagster.orchestration.names import PIPELINE_TAG
 from laminar_dagster.orchestration.stream import Stream
+from laminar_dagster.orchestration.translator import StreamAsset
 
 PLAN: Final = "epoch_plan"
 STATE: Final = "state_snapshot"
@@ -32,17 +32,23 @@ _SINK_KINDS: Final = {"delta": "deltalake", "sqlite": "sqlite"}
 def source_spec(stream: Stream, table: SourceTable) -> dg.AssetSpec:
     """The spec of a source: an external asset, which no run materialises."""
     said = f"Read by {stream.names.pipeline} as `{table.source_id}`."
-    return _read_spec(stream, table, stream.source_key(table), said)
+    asset = stream.asset("source", table.source_id)
+    return _read_spec(stream, table, asset, stream.source_key(table), said)
 
 
 def reference_spec(stream: Stream, table: ReferenceTable) -> dg.AssetSpec:
     """The spec of a reference table, of which every epoch pins a version."""
     said = f"Joined with streams of {stream.names.pipeline} as `{table.reference_id}`."
-    return _read_spec(stream, table, stream.reference_key(table), said)
+    asset = stream.asset("reference", table.reference_id)
+    return _read_spec(stream, table, asset, stream.reference_key(table), said)
 
 
 def _read_spec(
-    stream: Stream, table: SourceTable | ReferenceTable, key: dg.AssetKey, description: str
+    stream: Stream,
+    table: SourceTable | ReferenceTable,
+    asset: StreamAsset,
+    key: dg.AssetKey,
+    description: str,
 ) -> dg.AssetSpec:
     columns = [
         dg.TableColumn(
@@ -50,23 +56,25 @@ def _read_spec(
         )
         for each in table.columns
     ]
-    return dg.AssetSpec(
+    spec = dg.AssetSpec(
         key,
-        group_name=stream.names.group,
         description=description,
         kinds={table.connector, *([table.options["format"]] if "format" in table.options else [])},
         metadata={
             "dagster/column_schema": dg.TableSchema(columns),
+            **_place(asset.address),
             **_options(table.written),
             **_written_at(table.place),
         },
     )
+    return stream.translator.translate(asset, spec)
 
 
 def plan_spec(stream: Stream) -> dg.AssetSpec:
     """The spec of ``epoch_plan``: what each epoch reads."""
     return _spec(
         stream,
+        stream.asset("epoch", PLAN),
         stream.names.asset(PLAN),
         "What an epoch reads: the range of every partition, and the only clock it may use.",
         deps=[*stream.read_keys()],
@@ -87,7 +95,8 @@ def view_spec(stream: Stream, view: View) -> dg.AssetSpec:
     contract = any(each.view == view.name for each in stream.model.contracts)
     return _spec(
         stream,
-        stream.names.asset(view.name),
+        stream.asset("view", view.name),
+        stream.view_key(view.name),
         f"```{view.language}\n{view.sql.strip()}\n```",
         deps=[
             stream.names.asset(PLAN),
@@ -102,9 +111,10 @@ def state_spec(stream: Stream) -> dg.AssetSpec:
     """The spec of ``state_snapshot``: the state of every operator after an epoch."""
     return _spec(
         stream,
+        stream.asset("epoch", STATE),
         stream.names.asset(STATE),
         "The open windows of every view, as immutable files with their hashes.",
-        deps=[stream.names.asset(view.name) for view in stream.model.views]
+        deps=[stream.view_key(view.name) for view in stream.model.views]
         or [stream.names.asset(PLAN)],
         kinds={"pyspark", "arrow"},
         metadata={"store": _store(stream)},
@@ -116,6 +126,7 @@ def manifest_spec(stream: Stream) -> dg.AssetSpec:
     window = stream.model.config.checks.freshness_window
     spec = _spec(
         stream,
+        stream.asset("epoch", MANIFEST),
         stream.names.asset(MANIFEST),
         "The commit point of an epoch: from here on its state and offsets are what counts, "
         "and its sinks will hold its rows.",
@@ -132,19 +143,19 @@ def sink_spec(stream: Stream, table: SinkTable) -> dg.AssetSpec:
     """The spec of a table that a sink publishes to."""
     view = stream.view(table.view)
     lineage = dg.TableColumnLineage(
-        {
-            column: [dg.TableColumnDep(stream.names.asset(view.name), column)]
-            for column in view.columns
-        }
+        {column: [dg.TableColumnDep(stream.view_key(view.name), column)] for column in view.columns}
     )
+    asset = stream.asset("sink", table.sink_id)
     return _spec(
         stream,
+        asset,
         stream.sink_key(table),
         f"The rows of `{table.view}`, published by the sink `{table.sink_id}` exactly once.",
-        deps=[stream.names.asset(MANIFEST), stream.names.asset(view.name)],
+        deps=[stream.names.asset(MANIFEST), stream.view_key(view.name)],
         kinds={_SINK_KINDS.get(table.connector, table.connector)},
         metadata={
             "dagster/column_lineage": lineage,
+            **_place(asset.address),
             **_options(table.written),
             **_written_at(table.place),
         },
@@ -153,6 +164,7 @@ def sink_spec(stream: Stream, table: SinkTable) -> dg.AssetSpec:
 
 def _spec(
     stream: Stream,
+    asset: StreamAsset,
     key: dg.AssetKey,
     description: str,
     *,
@@ -160,19 +172,16 @@ def _spec(
     kinds: set[str],
     metadata: Mapping[str, Any] | None = None,
 ) -> dg.AssetSpec:
-    config = stream.model.config
-    return dg.AssetSpec(
+    spec = dg.AssetSpec(
         key,
         deps=[_dep(stream, each) for each in dict.fromkeys(deps)],
         description=description,
         metadata={"fingerprint": stream.model.fingerprint, **(metadata or {})},
-        group_name=stream.names.group,
         code_version=stream.model.fingerprint,
-        owners=config.owners,
-        tags={PIPELINE_TAG: str(config.name)},
         kinds=kinds,
         partitions_def=stream.partitions,
     )
+    return stream.translator.translate(asset, spec)
 
 
 def _dep(stream: Stream, key: dg.AssetKey) -> dg.AssetDep:
@@ -180,6 +189,12 @@ def _dep(stream: Stream, key: dg.AssetKey) -> dg.AssetDep:
     if key in stream.read_keys():
         return dg.AssetDep(key, partition_mapping=dg.LastPartitionMapping())
     return dg.AssetDep(key)
+
+
+def _place(address: str) -> dict[str, str]:
+    """Where a table is: by the name that Dagster's catalogue knows, and by its whole address."""
+    table = address.rstrip("/").rpartition("/")[2]
+    return {"dagster/table_name": table, "address": redact(address)} if table else {}
 
 
 def _options(written: Mapping[str, str]) -> dict[str, str]:

@@ -48,7 +48,7 @@ def epoch_checks(stream: Stream) -> list[dg.AssetCheckSpec]:
     contracts = [
         dg.AssetCheckSpec(
             CONTRACT,
-            asset=stream.names.asset(each.view),
+            asset=stream.view_key(each.view),
             description=f"Every row is as the contract says: {_shown(stream, each.place)}",
             blocking=True,
         )
@@ -128,7 +128,10 @@ def epoch_checks(stream: Stream) -> list[dg.AssetCheckSpec]:
 def refused(stream: Stream, error: GateFailed) -> dg.AssetCheckResult:
     """The check that an epoch did not pass."""
     names = {
-        gate.CONTRACT: (stream.names.asset(error.subject or STATE), CONTRACT),
+        gate.CONTRACT: (
+            stream.view_key(error.subject) if error.subject else stream.names.asset(STATE),
+            CONTRACT,
+        ),
         gate.RECORD_ACCOUNTING: (stream.names.asset(STATE), ACCOUNTING),
         gate.OFFSET_CONTIGUITY: (stream.names.asset(PLAN), CONTIGUITY),
         gate.SINK_FIT: (stream.names.asset(STATE), SINK_FIT),
@@ -156,7 +159,7 @@ def results(
     epoch = str(plan.epoch)
     state, plan_key = stream.names.asset(STATE), stream.names.asset(PLAN)
     for contract in stream.model.contracts:
-        asset = stream.names.asset(contract.view)
+        asset = stream.view_key(contract.view)
         yield _result(asset, CONTRACT, True, "every row is as the contract says", epoch=epoch)
     counts = manifest.counts
     yield _result(

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import dagster as dg
 
+from laminar_dagster.config.pipeline import find_pipelines
 from laminar_dagster.orchestration.pipeline_defs import build_pipeline_defs
+from laminar_dagster.orchestration.translator import LaminarTranslator
 from laminar_dagster.runtime.loading import load_pipelines
 
 
@@ -31,4 +33,14 @@ class StreamPipelineComponent(dg.Component, dg.Model, dg.Resolvable):
         folder = (context.path / self.folder).resolve()
         project = Path(context.project_root, self.project).resolve()
         (loaded,) = load_pipelines([folder], project, builds_contracts=False)
-        return build_pipeline_defs(loaded.model, project)
+        beside = (each.parent for each in context.defs_module_path.rglob("pipeline.yml"))
+        return build_pipeline_defs(
+            loaded.model,
+            project,
+            translator=self.translator(),
+            others=dict.fromkeys([*find_pipelines(project), *beside]),
+        )
+
+    def translator(self) -> LaminarTranslator:
+        """What names and describes its assets; a subclass may give one of its own."""
+        return LaminarTranslator()

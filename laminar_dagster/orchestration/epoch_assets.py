@@ -142,7 +142,7 @@ class _EpochStep:
         }
         for view in stream.model.views:
             sinks = stream.sinks_of(view)
-            shown[names.asset(view.name)] = {
+            shown[stream.view_key(view.name)] = {
                 **metadata.output_metadata(manifest, sinks),
                 **column_schema(self._pipeline.checkpoints.objects, manifest, sinks),
                 **again,
@@ -186,7 +186,7 @@ def _data_versions(
         hashes = [staged[sink] for sink in stream.sinks_of(view) if sink in staged]
         determined = f"{planned}:{manifest.fingerprint}:{view.name}".encode()
         version = hashes[0] if hashes else hashlib.sha256(determined).hexdigest()
-        found[names.asset(view.name)] = dg.DataVersion(version)
+        found[stream.view_key(view.name)] = dg.DataVersion(version)
     return found
 
 

@@ -98,7 +98,7 @@ class EpochIndex:
         }
         for view in stream.model.views:
             shown = metadata.output_metadata(manifest, stream.sinks_of(view))
-            found[names.asset(view.name)] = shown
+            found[stream.view_key(view.name)] = shown
         for table in stream.model.sinks:
             found[stream.sink_key(table)] = metadata.output_metadata(manifest, [table.sink_id])
         for asset, shown in found.items():

@@ -52,12 +52,13 @@ class HistoryWindow:
     def of(cls, stream: Stream, newest: EpochNumber) -> HistoryWindow:
         """The window that ends with an epoch."""
         names, model = stream.names, stream.model
-        own = [PLAN, STATE, MANIFEST, *(view.name for view in model.views)]
+        own = [*map(names.asset, (PLAN, STATE, MANIFEST))]
+        own += [stream.view_key(view.name) for view in model.views]
         length = model.config.retention.history
         return cls(
             str(names.pipeline),
             names.partitions,
-            frozenset([*map(names.asset, own), *map(stream.sink_key, model.sinks)]),
+            frozenset([*own, *map(stream.sink_key, model.sinks)]),
             EpochNumber(max(1, newest - length + 1)),
             length,
         )

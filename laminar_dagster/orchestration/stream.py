@@ -7,7 +7,8 @@ touches no service.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -29,7 +30,8 @@ from laminar_dagster.core.ids import GENESIS, EpochNumber, SinkId
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.core.plan import EpochPlan
 from laminar_dagster.orchestration.epoch_partitions import EpochPartitions
-from laminar_dagster.orchestration.names import Names, place_key
+from laminar_dagster.orchestration.names import Names
+from laminar_dagster.orchestration.translator import AssetKind, LaminarTranslator, StreamAsset
 from laminar_dagster.runtime.assembly import Adapters, build_adapters, existing_checkpoints
 from laminar_dagster.runtime.backlog import Backlog, measure
 from laminar_dagster.runtime.checkpoints import CheckpointStore
@@ -62,11 +64,15 @@ class Stream:
     Attributes:
         watcher: Set in a resident loop, which only finishes epochs: a committed one is not run
             again.
+        translator: Names and describes its assets.
+        published: The assets of the project's sinks, by the address that they write to.
     """
 
     model: PipelineModel
     project: Path
     watcher: Watcher | None = None
+    translator: LaminarTranslator = field(default_factory=LaminarTranslator)
+    published: Mapping[str, dg.AssetKey] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> Names:
@@ -142,15 +148,34 @@ class Stream:
 
         return assemble(self.model, self.project, session)
 
+    def asset(self, kind: AssetKind, name: str) -> StreamAsset:
+        """A part of the pipeline, for the translator."""
+        return StreamAsset(
+            self.model.config, kind, name, self._addresses.get((kind, name), ""), self.project
+        )
+
+    @cached_property
+    def _addresses(self) -> Mapping[tuple[str, str], str]:
+        adapters = self.adapters
+        return {
+            **{("source", str(each.source_id)): each.address for each in adapters.sources},
+            **{("reference", str(each.reference_id)): each.address for each in adapters.references},
+            **{("sink", str(each.sink_id)): each.address for each in adapters.sinks},
+        }
+
     def source_key(self, table: SourceTable) -> dg.AssetKey:
         """The asset that a source reads."""
-        found = {each.source_id: each for each in self.adapters.sources}
-        return place_key(found[table.source_id].address, self.project)
+        return self._read_key(self.asset("source", table.source_id))
 
     def reference_key(self, table: ReferenceTable) -> dg.AssetKey:
         """The asset of a reference table."""
-        found = {each.reference_id: each for each in self.adapters.references}
-        return place_key(found[table.reference_id].address, self.project)
+        return self._read_key(self.asset("reference", table.reference_id))
+
+    def _read_key(self, asset: StreamAsset) -> dg.AssetKey:
+        # What one pipeline writes and another reads is one asset, unless its author names another.
+        if asset.settings.asset_key is None and asset.address in self.published:
+            return self.published[asset.address]
+        return self.translator.get_asset_key(asset)
 
     def read_keys(self) -> tuple[dg.AssetKey, ...]:
         """The assets of everything that is read from outside, each once."""
@@ -158,10 +183,13 @@ class Stream:
         tables = (self.reference_key(table) for table in self.model.references)
         return tuple(dict.fromkeys((*sources, *tables)))
 
+    def view_key(self, name: str) -> dg.AssetKey:
+        """The asset of a view's rows, staged and not yet published."""
+        return self.translator.get_asset_key(self.asset("view", name))
+
     def sink_key(self, table: SinkTable) -> dg.AssetKey:
         """The asset that a sink writes."""
-        found = {each.sink_id: each for each in self.adapters.sinks}
-        return place_key(found[table.sink_id].address, self.project)
+        return self.translator.get_asset_key(self.asset("sink", table.sink_id))
 
     def table_key(self, name: str) -> dg.AssetKey:
         """The asset of what a view reads: a source, a reference table, or another view."""
@@ -171,7 +199,7 @@ class Stream:
         for reference in self.model.references:
             if reference.reference_id == name:
                 return self.reference_key(reference)
-        return self.names.asset(name)
+        return self.view_key(name)
 
     def view(self, name: str) -> View:
         """A view by its name."""
@@ -207,12 +235,22 @@ def require_own_assets(streams: tuple[Stream, ...]) -> None:
             problem = f"pipelines `{own}` and `{theirs}` are both `{group}` to Dagster"
             hint = "it knows letters, digits and '_' only: rename one of them"
             raise InvalidConfig(str(config_file(stream.project, own)), problem, hint)
-    seen: dict[dg.AssetKey, SinkTable] = {}
+    seen: dict[dg.AssetKey, str] = {}
     for stream in streams:
-        for table in stream.model.sinks:
-            key = stream.sink_key(table)
-            first = seen.setdefault(key, table)
-            if first is not table:
-                name = key.to_user_string()
-                problem = f"sinks `{table.sink_id}` and `{first.sink_id}` are one asset, {name}"
-                raise InvalidConfig(str(table.place), problem, f"the other is at {first.place}")
+        for key, what, place in _written_assets(stream):
+            first = seen.setdefault(key, f"{what} at {place}")
+            if first != f"{what} at {place}":
+                problem = f"{what} is the asset {key.to_user_string()}, and so is {first}"
+                raise InvalidConfig(place, problem, "give it an `asset_key` in pipeline.yml")
+
+
+def _written_assets(stream: Stream) -> Iterator[tuple[dg.AssetKey, str, str]]:
+    """Every asset that runs of a pipeline materialise: its key, what it is, where it is defined."""
+    name = stream.names.pipeline
+    for part in ("epoch_plan", "state_snapshot", "checkpoint_manifest"):
+        key, place = stream.names.asset(part), str(config_file(stream.project, name))
+        yield key, f"`{part}` of `{name}`", place
+    for view in stream.model.views:
+        yield stream.view_key(view.name), f"view `{view.name}`", str(view.place)
+    for table in stream.model.sinks:
+        yield stream.sink_key(table), f"sink `{table.sink_id}`", str(table.place)

@@ -35,11 +35,11 @@ pytestmark = [
 
 CLICKSTREAM: Final = (
     "clickstream/epoch_plan",
-    "clickstream/page_minutes",
-    "clickstream/purchases",
+    "clickstream/page_minutes_staged",
+    "clickstream/purchases_staged",
     "clickstream/state_snapshot",
 )
-LAKE: Final = "file/output/purchase_history"
+LAKE: Final = "clickstream/purchases"
 DATA_PASSWORD: Final = "canary-of-data"
 URL_WITH_PASSWORD: Final = f"https://ann:{DATA_PASSWORD}@shop.example/checkout"
 # Another process was faster; nothing is wrong.
@@ -119,13 +119,13 @@ def test_both_pipelines_are_loaded(stand: Stand) -> None:
     assert (lake["groupName"], lake["isMaterializable"]) == ("clickstream", True)
     assert {"/".join(key["path"]) for key in lake["dependencyKeys"]} == {
         "clickstream/checkpoint_manifest",
-        "clickstream/purchases",
+        "clickstream/purchases_staged",
     }
     assert {"/".join(key["path"]) for key in lake["dependedByKeys"]} == {
         "alerts/epoch_plan",
-        "alerts/large_purchases",
+        "alerts/large_purchases_staged",
     }
-    assert not assets["file/input/clicks"]["isMaterializable"]
+    assert not assets["clickstream/clicks_source"]["isMaterializable"]
 
 
 def test_an_epoch_that_is_launched_by_hand_is_committed_by_the_sensor(stand: Stand) -> None:
@@ -142,7 +142,7 @@ def test_an_epoch_that_is_launched_by_hand_is_committed_by_the_sensor(stand: Sta
     assert made.run_id == committed.run_id
     assert made.metadata["records_read"] == stand.shop.clicks
     assert made.metadata["published"] == "by this run"
-    (made,) = stand.dagster.materializations("clickstream/page_minutes", [key])
+    (made,) = stand.dagster.materializations("clickstream/page_minutes_staged", [key])
     assert made.metadata["dagster/column_schema"]["clicks"] == "int64"
 
 
@@ -201,7 +201,7 @@ def test_a_broken_contract_stops_the_epoch_until_it_is_mended(stand: Stand) -> N
         runs = dagster.wait_for(lambda: runs_of(dagster, "clickstream_epoch", key), "a run", LONG)
         failed = dagster.wait(runs[0].run_id, "FAILURE", within=LONG)
         assert failed.tags["laminar/error_kind"] == "gate_failed"
-        check = dagster.check_executions("clickstream/purchases", "contract")[0]
+        check = dagster.check_executions("clickstream/purchases_staged", "contract")[0]
         assert (check.status, check.severity) == ("FAILED", "ERROR")
         assert check.description and "less_than_or_equal_to(1000)" in check.description
         assert "str_startswith('/')" in check.description
@@ -219,7 +219,7 @@ def test_a_broken_contract_stops_the_epoch_until_it_is_mended(stand: Stand) -> N
         stand.shop.agree(most=10_000, start="")
         reload(dagster)
         commit_of(dagster, key)
-    passed = dagster.check_executions("clickstream/purchases", "contract")[0]
+    passed = dagster.check_executions("clickstream/purchases_staged", "contract")[0]
     assert passed.status == "SUCCEEDED"
     stand.shop.check()
 

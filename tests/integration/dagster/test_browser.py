@@ -86,8 +86,8 @@ def test_lineage_leads_through_both_pipelines(stand: Stand, patient: Page) -> No
         page.get_by_text(name, exact=True).nth(1).wait_for()
         assert page.get_by_text(name, exact=True).count() == 2
     # What the one writes and the other reads is there once.
-    once = ("clicks", "page_minutes", "purchases", "page_report", "purchase_history")
-    for name in (*once, "large_purchases"):
+    staged = ("page_minutes_staged", "purchases_staged", "large_purchases_staged")
+    for name in ("clicks_source", *staged, "minutes", "purchases"):
         assert page.get_by_text(name, exact=True).count() == 1, name
     page.wait_for_timeout(3_000)
     picture(page, stand, "lineage", clip={"x": 0, "y": 0, "width": 1600, "height": 740})
@@ -123,7 +123,9 @@ def test_numbers_are_plotted(stand: Stand, patient: Page) -> None:
 @pytest.mark.usefixtures("broken")
 def test_a_check_says_why_it_failed(stand: Stand, patient: Page) -> None:
     page = patient
-    page.goto(f"{stand.dagster.url}/assets/clickstream/purchases?view=checks&checkDetail=contract")
+    page.goto(
+        f"{stand.dagster.url}/assets/clickstream/purchases_staged?view=checks&checkDetail=contract"
+    )
     page.get_by_text("blocking").first.wait_for()
     contract = "dbt_like_configs/clickstream/contracts/purchases.yml:1"
     page.get_by_text(f"Every row is as the contract says: {contract}").wait_for()

@@ -71,7 +71,7 @@ def test_epochs_run_through_the_sensors_and_old_ones_are_forgotten(stage: Stage)
     assert stage.world.table.rows == stage.world.log.expected()[: len(stage.world.table.rows)]
     second = run_epoch_by_sensors(stage)
     stage.instance.report_runless_asset_event(
-        dg.AssetMaterialization(["clicks", "totals"], partition="000000000001")
+        dg.AssetMaterialization(["clicks", "totals_staged"], partition="000000000001")
     )
     assert stage.materialized("checkpoint_manifest") == [1, 2]
     assert all(rows_of_runs(stage.instance, first).values())
@@ -80,7 +80,7 @@ def test_epochs_run_through_the_sensors_and_old_ones_are_forgotten(stage: Stage)
     assert stage.run("prune").success
 
     assert stage.materialized("checkpoint_manifest") == [2]
-    assert stage.materialized("totals") == [2]
+    assert stage.materialized("totals_staged") == [2]
     assert "000000000001" not in stage.instance.get_dynamic_partitions(EPOCHS)
     assert set(rows_of_runs(stage.instance, first).values()) == {0}
     assert rows_of_runs(stage.instance, second) == kept
@@ -96,6 +96,7 @@ def test_its_settings_are_what_the_comments_say(instance: dg.DagsterInstance) ->
     assert coordinator.dequeue_interval_seconds == 1
     assert instance.run_monitoring_enabled
     assert not instance.telemetry_enabled
+    assert not instance.nux_enabled
     days = instance.get_tick_retention_settings(InstigatorType.SENSOR)
     assert days[TickStatus.SKIPPED] == 1
 

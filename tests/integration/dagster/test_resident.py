@@ -113,7 +113,7 @@ def test_epochs_are_runs_with_their_assets(stand: Stand, first: dict[str, Any]) 
     newest = stand.dagster.materializations("clickstream/checkpoint_manifest")[0]
     assert newest.metadata["published"] == "by this run"
     assert newest.metadata["records_read"] == first["epochs"][-1]["counts"]["read"]
-    checks = stand.dagster.check_executions("clickstream/purchases", "contract")
+    checks = stand.dagster.check_executions("clickstream/purchases_staged", "contract")
     assert [each.run_id for each in checks] == [run.run_id for run in runs]
     assert {each.status for each in checks} == {"SUCCEEDED"}
 
@@ -147,7 +147,7 @@ def test_an_error_is_the_same_as_without_dagster(stand: Stand, first: dict[str, 
     assert len(rest) == before
     assert (failed.status, failed.tags["laminar/error_kind"]) == ("FAILURE", "gate_failed")
     assert failed.partition
-    check = stand.dagster.check_executions("clickstream/purchases", "contract")[0]
+    check = stand.dagster.check_executions("clickstream/purchases_staged", "contract")[0]
     assert (check.run_id, check.status, check.severity) == (failed.run_id, "FAILED", "ERROR")
     assert stand.run()["epochs"][0]["epoch"] == int(failed.partition)
     stand.shop.check()

@@ -40,13 +40,18 @@ def keys(files: Mapping[str, str], attributes: Mapping[str, str] | None = None) 
 
 
 def test_a_folder_becomes_a_pipeline() -> None:
-    wanted = {"file/input", "clicks/totals", "clicks/checkpoint_manifest", "sqlite/out.db/t"}
+    wanted = {
+        "clicks/numbers_source",
+        "clicks/totals_staged",
+        "clicks/checkpoint_manifest",
+        "clicks/table",
+    }
     assert wanted <= keys(FILES)
 
 
 def test_a_pipeline_may_lie_elsewhere() -> None:
     files = {f"../elsewhere/clicks/{path}": text for path, text in FILES.items()}
-    assert "clicks/totals" in keys(files, {"folder": "../elsewhere/clicks"})
+    assert "clicks/totals_staged" in keys(files, {"folder": "../elsewhere/clicks"})
 
 
 def test_a_mistake_in_its_files_is_told_with_its_place() -> None:

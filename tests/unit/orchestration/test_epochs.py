@@ -60,7 +60,7 @@ def test_an_epoch_is_a_dossier(stage: Stage) -> None:
         "offset 0",
     ]
     assert {"seconds_write_manifest", "seconds_commit_sinks"} <= manifest.keys()
-    assert stage.metadata(result, "t")["dagster/partition_row_count"] == 3
+    assert stage.metadata(result, "table")["dagster/partition_row_count"] == 3
 
 
 def test_what_reading_took_is_shown_as_numbers(
@@ -143,7 +143,7 @@ def test_a_refused_epoch_shows_the_check_that_it_failed(stage: Stage) -> None:
     assert not result.success
     assert stage.error_kind(result) == "gate_failed"
     (failed,) = result.get_asset_check_evaluations()
-    assert (failed.asset_key.path[-1], failed.check_name) == ("totals", "contract")
+    assert (failed.asset_key.path[-1], failed.check_name) == ("totals_staged", "contract")
     assert not failed.passed
     assert failed.severity == dg.AssetCheckSeverity.ERROR
     assert "twice is null in 1 row" in (failed.description or "")

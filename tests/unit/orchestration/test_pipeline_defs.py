@@ -34,14 +34,14 @@ def test_lineage_leads_from_sources_to_sinks(stage: Stage) -> None:
     def below(*path: str) -> set[str]:
         return {key.to_user_string() for key in graph.get(dg.AssetKey(path)).child_keys}
 
-    assert below("file", "input") == {"clicks/epoch_plan", "clicks/totals"}
+    assert below("clicks", "numbers_source") == {"clicks/epoch_plan", "clicks/totals_staged"}
     assert below("clicks", "epoch_plan") == {
-        "clicks/totals",
+        "clicks/totals_staged",
         "clicks/checkpoint_manifest",
     }
-    assert below("clicks", "totals") == {"clicks/state_snapshot", "sqlite/out.db/t"}
+    assert below("clicks", "totals_staged") == {"clicks/state_snapshot", "clicks/table"}
     assert below("clicks", "state_snapshot") == {"clicks/checkpoint_manifest"}
-    assert below("clicks", "checkpoint_manifest") == {"sqlite/out.db/t"}
+    assert below("clicks", "checkpoint_manifest") == {"clicks/table"}
 
 
 def test_two_pipelines_that_are_one_name_to_dagster_are_refused(tmp_path: Path) -> None:
@@ -62,10 +62,10 @@ def test_a_reference_table_is_an_asset_that_lineage_leads_from(tmp_path: Path) -
     write_pipeline(tmp_path, "clicks", files)
     defs = build_project_defs(tmp_path)
     graph = defs.resolve_asset_graph()
-    place = dg.AssetKey(["file", "names.csv"])
+    place = dg.AssetKey(["clicks", "names_source"])
     below = {key.to_user_string() for key in graph.get(place).child_keys}
-    assert below == {"clicks/epoch_plan", "clicks/named"}
-    lineage = node(defs, "clicks", "named").metadata["dagster/column_lineage"].deps_by_column
+    assert below == {"clicks/epoch_plan", "clicks/named_staged"}
+    lineage = node(defs, "clicks", "named_staged").metadata["dagster/column_lineage"].deps_by_column
     assert lineage["name"] == [dg.TableColumnDep(place, "name")]
     assert [each.column_name for each in lineage["value"]] == ["value"]
     columns = node(defs, *place.path).metadata["dagster/column_schema"].columns
@@ -73,29 +73,31 @@ def test_a_reference_table_is_an_asset_that_lineage_leads_from(tmp_path: Path) -
 
 
 def test_columns_have_types_and_origins(stage: Stage) -> None:
-    source = node(stage.defs, "file", "input")
+    source = node(stage.defs, "clicks", "numbers_source")
     schema = source.metadata["dagster/column_schema"]
     assert [(column.name, column.type) for column in schema.columns] == [
         ("value", "bigint"),
         ("ts", "timestamp"),
     ]
-    view = node(stage.defs, "clicks", "totals")
+    view = node(stage.defs, "clicks", "totals_staged")
     lineage = view.metadata["dagster/column_lineage"].deps_by_column
-    assert lineage["twice"] == [dg.TableColumnDep(dg.AssetKey(["file", "input"]), "value")]
-    sink = node(stage.defs, "sqlite", "out.db", "t")
+    assert lineage["twice"] == [
+        dg.TableColumnDep(dg.AssetKey(["clicks", "numbers_source"]), "value")
+    ]
+    sink = node(stage.defs, "clicks", "table")
     origin = sink.metadata["dagster/column_lineage"].deps_by_column["twice"]
-    assert origin == [dg.TableColumnDep(dg.AssetKey(["clicks", "totals"]), "twice")]
+    assert origin == [dg.TableColumnDep(dg.AssetKey(["clicks", "totals_staged"]), "twice")]
 
 
 def test_assets_have_owners_kinds_versions_and_a_line_in_a_file(stage: Stage) -> None:
-    view = node(stage.defs, "clicks", "totals")
+    view = node(stage.defs, "clicks", "totals_staged")
     assert list(view.owners) == ["team:growth", "ann@example.com"]
     assert view.kinds == {"pyspark", "sql", "pandera"}
     assert view.group_name == "clicks"
     assert view.code_version == stage.stream.model.fingerprint
     (reference,) = view.metadata["dagster/code_references"].code_references
     assert reference.file_path.endswith("models/totals.sql")
-    assert node(stage.defs, "sqlite", "out.db", "t").kinds == {"sqlite"}
+    assert node(stage.defs, "clicks", "table").kinds == {"sqlite"}
 
 
 def test_freshness_is_watched_when_it_is_asked_for(stage: Stage) -> None:
@@ -130,15 +132,15 @@ def test_a_table_that_one_writes_and_another_reads_is_one_asset(tmp_path: Path) 
     write_pipeline(tmp_path, "alerts", DOWNSTREAM)
     defs = build_project_defs(tmp_path)
     graph = defs.resolve_asset_graph()
-    shared = graph.get(dg.AssetKey(["file", "lake"]))
+    shared = graph.get(dg.AssetKey(["clicks", "table"]))
     assert shared.is_materializable
     assert {key.to_user_string() for key in shared.parent_keys} == {
         "clicks/checkpoint_manifest",
-        "clicks/totals",
+        "clicks/totals_staged",
     }
     assert {key.to_user_string() for key in shared.child_keys} == {
         "alerts/epoch_plan",
-        "alerts/large",
+        "alerts/large_staged",
     }
     dg.Definitions.validate_loadable(defs)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._cli import asset as asset_commands
 from dagster._core.code_pointer import CodePointer, FileCodePointer
 from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 from dagster._core.remote_origin import (
@@ -54,6 +55,17 @@ ASSUMED: list[tuple[str, str, list[str]]] = [
 def test_these_are_the_releases_that_were_read() -> None:
     assert version("dagster") == "1.13.27"
     assert version("dagster-webserver") == "1.13.27"
+
+
+def test_the_command_that_launches_assets_is_as_it_was_read() -> None:
+    """Its refusal, the variables that it has by then, and the function that runs the assets."""
+    source = inspect.getsource(asset_commands.execute_materialize_command)
+    refusal = source.index("no '--partition' option")
+    for name in ("asset_keys = ", "implicit_job_def = "):
+        assert 0 < source.index(name) < refusal
+    assert 'check.failed("Asset has partitions' in source
+    assert source.index("execute_job(", refusal) < source.index("asset_selection=list(asset_keys)")
+    assert {"check", "execute_job"} <= vars(asset_commands).keys()
 
 
 def test_no_other_module_uses_a_private_name() -> None:

@@ -106,7 +106,7 @@ def test_what_is_older_than_the_window_goes_with_everything_it_left(
     assert set(rows_of_runs(on_disk.instance, old).values()) == {0}
     left = [name for name in files(home) if any(run_id in name for run_id in old)]
     assert left == []
-    for asset in ("epoch_plan", "totals", "state_snapshot", "checkpoint_manifest"):
+    for asset in ("epoch_plan", "totals_staged", "state_snapshot", "checkpoint_manifest"):
         assert on_disk.materialized(asset) == [2, 3]
     logged = [entry.message for entry in on_disk.instance.all_logs(pruned.run_id)]
     told = "dagster: forgot 1 partitions, 2 runs with their events, and 0 events that no run"
@@ -199,7 +199,7 @@ def test_a_range_stays_until_its_last_epoch_goes(stage: Stage) -> None:
 
 
 def test_a_run_from_an_assets_page_that_did_not_get_far_is_ours(stage: Stage) -> None:
-    own = frozenset([dg.AssetKey(["clicks", "epoch_plan"]), dg.AssetKey(["sqlite", "out.db", "t"])])
+    own = frozenset([dg.AssetKey(["clicks", "epoch_plan"]), dg.AssetKey(["clicks", "table"])])
     tags = {"dagster/partition": "000000000001"}
     stray = record_run(stage.instance, tags, FAILURE, "__ASSET_JOB", own)
     assert forget_all(stage, 4).runs == 0
@@ -240,7 +240,7 @@ def test_no_page_is_passed_over(stage: Stage, at_once: int) -> None:
 def test_whoever_is_killed_between_batches_leaves_nothing_behind(stage: Stage) -> None:
     for number in range(1, 9):
         record_run(stage.instance, of_epoch(number))
-        event = dg.AssetMaterialization(["clicks", "totals"], partition=f"{number:012}")
+        event = dg.AssetMaterialization(["clicks", "totals_staged"], partition=f"{number:012}")
         stage.instance.report_runless_asset_event(event)
     stage.instance.add_dynamic_partitions(EPOCHS, [f"{number:012}" for number in range(1, 9)])
     rounds = 0
@@ -250,7 +250,7 @@ def test_whoever_is_killed_between_batches_leaves_nothing_behind(stage: Stage) -
         rounds += 1
         assert rounds < 40
     assert epochs_of_runs(stage.instance) == [8, 7, 6, 5]
-    assert stage.materialized("totals") == [5, 6, 7, 8]
+    assert stage.materialized("totals_staged") == [5, 6, 7, 8]
     assert forget_all(stage, 8).partitions == 0
 
 

@@ -107,7 +107,7 @@ def test_each_epoch_is_a_run_with_all_that_a_launched_one_has(
         "dagster/code_location": "laminar",
     }
     assert expected.items() <= earlier.tags.items()
-    for asset in ("epoch_plan", "totals", "state_snapshot", "checkpoint_manifest"):
+    for asset in ("epoch_plan", "totals_staged", "state_snapshot", "checkpoint_manifest"):
         assert stage.materialized(asset) == [1, 2]
     # The log of the run has the steps; the terminal is the loop's.
     assert "epoch 1: CommitSinks" in messages(stage, earlier)
