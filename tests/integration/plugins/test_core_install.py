@@ -42,7 +42,7 @@ def test_it_brings_no_client_and_few_packages(core: Installed) -> None:
     names = {each.lower() for each in core.packages}
     assert not (CLIENTS - _OF_DAGSTER) & names
     assert "dagster_webserver" not in names
-    # 64 when this was written, where all extras were 110. Raised only for what everybody needs.
+    # 64 when this was written, where all extras were 111. Raised only for what everybody needs.
     assert len(names) <= 70, core.describe()
 
 
