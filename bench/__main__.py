@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from bench import (
     checkpoint_overhead,
+    cold_runs,
     dagster_idle,
     dagster_latency,
     dagster_partitions,
@@ -59,6 +60,7 @@ GROUPS: Final[dict[str, tuple[Benchmark, ...]]] = {
         state_io.BENCHMARK,
         rescale.BENCHMARK,
     ),
+    "cold": (cold_runs.BENCHMARK,),
     "sql": (sql_families.BENCHMARK, keyed_growth.BENCHMARK),
     "mysql-cdc": (mysql_cdc.BENCHMARK,),
     "postgres-cdc": (postgres_cdc.BENCHMARK,),
@@ -76,8 +78,8 @@ GROUPS: Final[dict[str, tuple[Benchmark, ...]]] = {
         memory.BENCHMARK,
     ),
 }
-# Only by name: they install peers, and the first takes more than an hour.
-ON_REQUEST: Final = frozenset({"kafka", "sinks-peers"})
+# Only by name: the first takes a quarter of an hour, the others install peers.
+ON_REQUEST: Final = frozenset({"cold", "kafka", "sinks-peers"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -123,8 +125,8 @@ def _parser() -> argparse.ArgumentParser:
         "names",
         metavar="NAME",
         nargs="*",
-        help=f"a benchmark or a group; without any, all but those of {by_name}, which install "
-        "the peers they are measured beside; kafka takes more than an hour",
+        help=f"a benchmark or a group; without any, all but those of {by_name}, which take "
+        "long or install the peers they are measured beside; kafka takes more than an hour",
     )
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     parser.add_argument("--quick", action="store_true", help="few rounds: to see that it works")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.clickstream import DELAY_SECONDS
+from bench.click_schema import COLUMNS, DELAY_SECONDS
 from laminar_dagster.config.project import load_project
 from laminar_dagster.core.manifest import CheckpointManifest
 from laminar_dagster.runtime.assembly import assemble, known_connectors
@@ -43,7 +43,6 @@ epoch:
   max_records: 1000000000
   max_bytes: 1TiB
 """
-COLUMNS: Final = "at TIMESTAMP, page STRING, amount DOUBLE, n INT"
 _SOURCE: Final = f"""
 CREATE SOURCE TABLE clicks (
   at TIMESTAMP, page STRING, amount DOUBLE, n INT,
@@ -76,6 +75,20 @@ class Epoch:
         return {step.name: step.seconds for step in self.report.steps}
 
 
+def lay_out(root: Path, idle_timeout: str, query: str, sink: str, files: Mapping[str, str]) -> Path:
+    """Write the project of a ``ClickPipeline``; the folder of its input, still empty."""
+    folder = root / "dbt_like_configs" / "clicks"
+    (folder / "models").mkdir(parents=True)
+    (folder / "pipeline.yml").write_text(_SETTINGS)
+    (folder / "sources.sql").write_text(_SOURCE.format(idle=idle_timeout))
+    (folder / "sinks.sql").write_text(sink)
+    for name, text in {"models/per_minute.sql": query, **files}.items():
+        (folder / name).write_text(text)
+    input_folder = root / "input"
+    input_folder.mkdir()
+    return input_folder
+
+
 class ClickPipeline:
     """The aggregation as a pipeline in a project's folder."""
 
@@ -99,16 +112,8 @@ class ClickPipeline:
             sink: The statement that makes its sink; empty for none.
             files: What else is in the pipeline's folder, by name.
         """
-        folder = root / "dbt_like_configs" / "clicks"
-        (folder / "models").mkdir(parents=True)
         self.root = root
-        self.input = root / "input"
-        self.input.mkdir()
-        (folder / "pipeline.yml").write_text(_SETTINGS)
-        (folder / "sources.sql").write_text(_SOURCE.format(idle=idle_timeout))
-        (folder / "sinks.sql").write_text(sink)
-        for name, text in {"models/per_minute.sql": query, **files}.items():
-            (folder / name).write_text(text)
+        self.input = lay_out(root, idle_timeout, query, sink, files)
         (model,) = load_project(root, {}, known_connectors())
         self.pipeline: Pipeline = assemble(model, root, lambda: spark)
 

@@ -18,11 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bench.click_schema import PAGE, PAGE_DIGITS
+
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
-DELAY_SECONDS: Final = 5
 _DISORDER_MILLIS: Final = 2_000
-_DIGITS: Final = 8
-_PAGE: Final = "/page/"
 
 Numbers = npt.NDArray[np.int64]
 
@@ -65,11 +64,6 @@ class Clicks:
         return click_lines(millis, chance.integers(0, self.keys, count), chance)
 
 
-def page_name(number: int) -> str:
-    """How a page is called."""
-    return f"{_PAGE}{number:0{_DIGITS}}"
-
-
 def click_lines(millis: Numbers, pages: Numbers, chance: np.random.Generator) -> bytes:
     """Clicks as lines of JSON.
 
@@ -84,7 +78,7 @@ def click_lines(millis: Numbers, pages: Numbers, chance: np.random.Generator) ->
         '{"at":"',
         _timestamps(millis),
         'Z","page":"',
-        _PAGE,
+        PAGE,
         _digits(pages),
         '","amount":',
         _text(quarters // 4),
@@ -106,7 +100,7 @@ def _timestamps(millis: Numbers) -> pa.Array:
 
 
 def _digits(numbers: Numbers) -> pa.Array:
-    return pc.utf8_lpad(_text(numbers), _DIGITS, "0")
+    return pc.utf8_lpad(_text(numbers), PAGE_DIGITS, "0")
 
 
 def _text(numbers: Numbers) -> pa.Array:

@@ -103,7 +103,7 @@ class Process:
 
 def processor_time() -> ProcessorTime:
     """Of everything below this process, so far."""
-    return sum_up(_processes(), os.getpid())
+    return sum_up(processes(), os.getpid())
 
 
 def sum_up(processes: Mapping[int, Process], root: int) -> ProcessorTime:
@@ -131,7 +131,8 @@ def parse_stat(text: str) -> Process:
     return Process(int(fields[1]), name, user + system, waited_user + waited_system)
 
 
-def _processes() -> dict[int, Process]:
+def processes() -> dict[int, Process]:
+    """All that this account may see, as they are now."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -22,8 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bench.click_jobs import COLUMNS, ClickPipeline
-from bench.clickstream import DELAY_SECONDS, START, Clicks
+from bench.click_jobs import ClickPipeline
+from bench.click_schema import COLUMNS, DELAY_SECONDS
+from bench.clickstream import START, Clicks
 from bench.figures import Benchmark, Figure
 from bench.measure import Sample, one_by_one_of
 from bench.spark_watch import ProcessorTime, processor_time

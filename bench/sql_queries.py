@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from bench.clickstream import page_name
+from bench.click_schema import page_name
 
 if TYPE_CHECKING:
     import pandas as pd

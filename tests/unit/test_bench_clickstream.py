@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.clickstream import DELAY_SECONDS, START, Clicks, click_lines
+from bench.click_schema import DELAY_SECONDS
+from bench.clickstream import START, Clicks, click_lines
 
 
 def moments(data: bytes) -> list[datetime]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from bench.__main__ import GROUPS, ON_REQUEST, main
-from bench.clickstream import DELAY_SECONDS
+from bench.click_schema import DELAY_SECONDS
 from bench.kafka import chart, contest, markdown, peers
 from bench.kafka.click_topic import AVRO_SCHEMA, LAST_PAGE, ClickTopic, comparable
 from bench.kafka.contest import Arena, ContestantFailed, Entrant, Turn, require_same
@@ -410,7 +410,7 @@ def test_the_benchmarks_of_kafka_run_only_when_asked_for(
         "kafka-memory",
     ):
         assert f"  {name} " in listed
-    assert ON_REQUEST == {"kafka", "sinks-peers"}
+    assert ON_REQUEST == {"cold", "kafka", "sinks-peers"}
     assert ON_REQUEST < GROUPS.keys()
 
 
