@@ -6,6 +6,7 @@ With ``LAMINAR_SCREENSHOTS=1`` the pages that the documentation shows are writte
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -87,8 +88,12 @@ def test_lineage_leads_through_both_pipelines(stand: Stand, patient: Page) -> No
         assert page.get_by_text(name, exact=True).count() == 2
     # What the one writes and the other reads is there once.
     staged = ("page_minutes_staged", "purchases_staged", "large_purchases_staged")
-    for name in ("clicks_source", *staged, "minutes", "purchases"):
+    for name in ("clicks_source", "minutes", "purchases"):
         assert page.get_by_text(name, exact=True).count() == 1, name
+    for name in staged:
+        # The middle of a long name is left out on the screen.
+        shown = re.compile(f"^{name[:6]}.*{name[-4:]}$")
+        assert page.get_by_text(shown).count() == 1, name
     page.wait_for_timeout(3_000)
     picture(page, stand, "lineage", clip={"x": 0, "y": 0, "width": 1600, "height": 740})
 
