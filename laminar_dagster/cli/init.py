@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
-from importlib.resources import files
-from importlib.resources.abc import Traversable
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,25 +13,17 @@ import click
 from laminar_dagster.cli import wording
 from laminar_dagster.cli.errors import CannotMakeProject, FolderNotEmpty
 from laminar_dagster.cli.options import TEXT, PathType, json_option
-from laminar_dagster.cli.output import json_text, output_of
-from laminar_dagster.cli.sample_clicks import sample_files
+from laminar_dagster.cli.output import output_of
 from laminar_dagster.cli.tables import Block, Line
-from laminar_dagster.config.json_schema import pipeline_schema
+from laminar_dagster.config.example_project import project_files, with_schemas
 from laminar_dagster.core.ids import PipelineName
 
 if TYPE_CHECKING:
     from laminar_dagster.sources.kafka.discovery import FoundTopic
 
-_TEMPLATE: Final = "project_template"
-_SUFFIX: Final = ".template"
-_PLACEHOLDER: Final = "__pipeline__"
 _EXAMPLE: Final = "clickstream"
-_CONFIG: Final = "/pipeline.yml"
-_SCHEMA: Final = "pipeline.schema.json"
 # The files of the example that every project has.
 _OF_ANY: Final = frozenset({".gitignore", "definitions.py", "workspace.yaml"})
-# A statement with this option is left out where the module is not installed: it would be refused.
-_NEEDS: Final = {"connector = 'delta'": "deltalake"}
 
 
 @click.command("init")
@@ -121,42 +110,6 @@ def command(
         lambda: _document(folder, pipeline, project, commands, found),
         lambda: _blocks(folder, pipeline, project, commands, found),
     )
-
-
-def project_files(name: PipelineName) -> Iterator[tuple[str, str]]:
-    """The path and the text of every file of the example project."""
-    template = files("laminar_dagster") / _TEMPLATE
-    for path, file in sorted(_walk(template)):
-        text = _usable(file.read_text("utf-8")).replace(_PLACEHOLDER, name)
-        yield path.replace(_PLACEHOLDER, name).removesuffix(_SUFFIX), text
-    for path, text in sample_files():
-        yield f"input/{path}", text
-
-
-def with_schemas(project: Mapping[str, str]) -> dict[str, str]:
-    """Each ``pipeline.yml`` of a project with a first line that editors read, and what it names."""
-    files = {}
-    for path, text in project.items():
-        if path.endswith(_CONFIG):
-            files[path] = f"# yaml-language-server: $schema={_SCHEMA}\n{text}"
-            files[path.removesuffix(_CONFIG) + f"/{_SCHEMA}"] = json_text(pipeline_schema()) + "\n"
-    return files
-
-
-def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversable]]:
-    for each in folder.iterdir():
-        path = f"{above}{each.name}"
-        if each.is_dir():
-            yield from _walk(each, f"{path}/")
-        elif path.endswith(_SUFFIX):
-            yield path, each
-
-
-def _usable(text: str) -> str:
-    """A file without the statements that could not be used here; blank lines are between them."""
-    missing = [option for option, module in _NEEDS.items() if find_spec(module) is None]
-    statements = text.split("\n\n")
-    return "\n\n".join(each for each in statements if not any(option in each for option in missing))
 
 
 def _require_empty(folder: Path) -> None:

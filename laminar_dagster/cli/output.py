@@ -48,9 +48,5 @@ def output_of(ctx: click.Context) -> Output:
 def print_json(document: Any) -> None:
     """Print one document on standard output."""
     encoding = (sys.stdout.encoding or "").lower()
-    click.echo(json_text(document, ascii_only=not encoding.startswith("utf")))
-
-
-def json_text(document: Any, *, ascii_only: bool = False) -> str:
-    """A document as it is printed."""
-    return json.dumps(document, indent=2, ensure_ascii=ascii_only)
+    text = json.dumps(document, indent=2, ensure_ascii=not encoding.startswith("utf"))
+    click.echo(text)

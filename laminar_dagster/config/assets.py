@@ -35,6 +35,7 @@ class AssetConfig(msgspec.Struct, frozen=True, kw_only=True):
         name: Of the source, reference table, view or sink.
         asset_key: Its key, with slashes, in place of the one made of its name.
         key_prefix: Stands before its name, with slashes, in place of that of the pipeline.
+        group_name: Its group, in place of that of the pipeline.
         tags: Beside those of the pipeline.
         owners: In place of those of the pipeline.
         automation_condition: ``eager``, ``on_missing`` or ``on_cron(0 * * * *)``.
@@ -90,6 +91,10 @@ class AssetsConfig(msgspec.Struct, frozen=True, kw_only=True):
             the pipeline's name.
         group_name: The group of all of them, in place of the pipeline's name.
         tags: Of all of them.
+        sources: How sources are shown, where it differs.
+        references: How reference tables are shown, where it differs.
+        views: How views are shown, where it differs.
+        sinks: How sinks are shown, where it differs.
     """
 
     key_prefix: str | None = None

@@ -6,10 +6,12 @@ import dagster as dg
 
 from laminar_dagster.config.pipeline import find_pipelines
 from laminar_dagster.orchestration.pipeline_defs import build_pipeline_defs
+from laminar_dagster.orchestration.scaffold import PipelineScaffolder
 from laminar_dagster.orchestration.translator import LaminarTranslator
 from laminar_dagster.runtime.loading import load_pipelines
 
 
+@dg.scaffold_with(PipelineScaffolder)
 class StreamPipelineComponent(dg.Component, dg.Model, dg.Resolvable):
     """A stream whose epochs are runs: sources, views, a checkpoint for every epoch, sinks.
 

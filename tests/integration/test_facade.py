@@ -177,10 +177,3 @@ def test_an_epoch_that_is_not_committed_has_no_rows(pipeline: laminar.ProjectPip
     manifest.unlink()
     with pytest.raises(EpochWithoutCheckpoint):
         pipeline.read("clicks_per_minute", newest.number)
-
-
-def test_what_is_exported_is_there() -> None:
-    assert {*laminar.__all__} <= {*dir(laminar)}
-    assert all(getattr(laminar, name) for name in laminar.__all__)
-    with pytest.raises(AttributeError, match="opne"):
-        laminar.opne  # noqa: B018

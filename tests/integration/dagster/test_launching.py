@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 
 from infra.spark_connect import SparkConnectEndpoint
-from laminar_dagster.cli.init import project_files
+from laminar_dagster.config.example_project import project_files
 from laminar_dagster.core.ids import PipelineName
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

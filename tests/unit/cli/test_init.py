@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from laminar_dagster.cli.init import project_files
+from laminar_dagster.config.example_project import project_files
 from laminar_dagster.core.ids import PipelineName
 from tests.unit.cli.conditions import Laminar, Project
 

@@ -72,10 +72,16 @@ def test_runs_until_nothing_is_left(stage: Stage) -> None:
     assert again.stdout == "Pipeline clicks: nothing is left to read. No epoch was run.\n"
 
 
-def test_shows_a_table_and_where_to_look_next(stage: Stage) -> None:
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_shows_a_table_and_where_to_look_next(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, is_slow: bool
+) -> None:
+    # Whether this machine has an archive of Spark's classes is nothing to this test.
+    monkeypatch.setattr(run, "_starts_slowly", lambda _model: is_slow)
     stage.history.arrive()
     told = stage.project.laminar("run")
-    head, row, _, summary, advice, dagster = told.stdout.splitlines()
+    head, row, _, summary, advice, dagster, *faster = told.stdout.splitlines()
+    assert ["warm-up" in line for line in faster] == [True] * is_slow
     assert head.split("  ")[0] == "EPOCH"
     assert row.split()[:7] == ["1", "4", "4", "0", "0", "0", "4"]
     assert summary.startswith("Pipeline clicks: 1 epoch, 4 records; nothing is left to read.")

@@ -19,17 +19,27 @@ pytestmark = [
 ]
 
 
-def keys(files: Mapping[str, str], attributes: Mapping[str, str] | None = None) -> set[str]:
+LONG = "laminar_dagster.orchestration.component.StreamPipelineComponent"
+SHORT = "laminar_dagster.StreamPipelineComponent"
+
+
+def keys(
+    files: Mapping[str, str], attributes: Mapping[str, str] | None = None, name: str = SHORT
+) -> set[str]:
     """The assets of a project of dg with one pipeline, its defs.yaml beside its files."""
     with create_defs_folder_sandbox() as sandbox:
         folder = sandbox.scaffold_component(
             component_cls=StreamPipelineComponent,
             defs_path="clicks",
             defs_yaml_contents={
-                "type": "laminar_dagster.orchestration.component.StreamPipelineComponent",
+                "type": name,
                 "attributes": dict(attributes or {}),
             },
         )
+        # In place of the example that the component is scaffolded with.
+        for example in [*folder.rglob("*")]:
+            if example.is_file() and example.name != "defs.yaml":
+                example.unlink()
         for path, text in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text)
@@ -39,14 +49,15 @@ def keys(files: Mapping[str, str], attributes: Mapping[str, str] | None = None) 
             return {key.to_user_string() for key in graph.get_all_asset_keys()}
 
 
-def test_a_folder_becomes_a_pipeline() -> None:
+@pytest.mark.parametrize("name", [SHORT, LONG])
+def test_a_folder_becomes_a_pipeline(name: str) -> None:
     wanted = {
         "clicks/numbers_source",
         "clicks/totals_staged",
         "clicks/checkpoint_manifest",
         "clicks/table",
     }
-    assert wanted <= keys(FILES)
+    assert wanted <= keys(FILES, name=name)
 
 
 def test_a_pipeline_may_lie_elsewhere() -> None:
