@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from laminar_dagster.facade import (
+        ArrowRows,
         Epoch,
         PipelineStatus,
         Project,
         ProjectPipeline,
-        Rows,
     )
     from laminar_dagster.facade import open_project as open
     from laminar_dagster.orchestration.component import StreamPipelineComponent
     from laminar_dagster.orchestration.translator import LaminarTranslator, StreamAsset
 
 __all__ = [
+    "ArrowRows",
     "Epoch",
     "LaminarTranslator",
     "PipelineStatus",
     "Project",
     "ProjectPipeline",
-    "Rows",
     "StreamAsset",
     "StreamPipelineComponent",
     "open",
@@ -43,7 +43,7 @@ _EXPORTS: Final = {
     "PipelineStatus": ("laminar_dagster.facade", "PipelineStatus"),
     "Project": ("laminar_dagster.facade", "Project"),
     "ProjectPipeline": ("laminar_dagster.facade", "ProjectPipeline"),
-    "Rows": ("laminar_dagster.facade", "Rows"),
+    "ArrowRows": ("laminar_dagster.facade", "ArrowRows"),
     "StreamAsset": ("laminar_dagster.orchestration.translator", "StreamAsset"),
     "StreamPipelineComponent": (
         "laminar_dagster.orchestration.component",

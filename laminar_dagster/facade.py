@@ -228,7 +228,7 @@ class ProjectPipeline:
         )
         return tuple(_past_epoch(each) for each in past if each)
 
-    def read(self, view: str, epoch: int | None = None) -> Rows:
+    def read(self, view: str, epoch: int | None = None) -> ArrowRows:
         """The rows that a view put out in an epoch, as they were handed to its sinks.
 
         A view whose rows change puts out differences: ``_weight`` is 1 for a row that is added, -1
@@ -251,9 +251,9 @@ class ProjectPipeline:
             pa.ipc.open_file(pa.py_buffer(self._file(manifest, each))).read_all()
             for each in entry.files
         ]
-        return Rows(pa.concat_tables(tables) if tables else pa.table({}), self._session)
+        return ArrowRows(pa.concat_tables(tables) if tables else pa.table({}), self._session)
 
-    def state(self, view: str, epoch: int | None = None) -> Rows:
+    def state(self, view: str, epoch: int | None = None) -> ArrowRows:
         """What a view keeps: its open windows, or its keys, with what is stored of each.
 
         Args:
@@ -266,11 +266,11 @@ class ProjectPipeline:
             ObjectMissing, ChecksumMismatch, RestoreFailed: A file is damaged.
         """
         manifest = self._manifest(epoch)
-        return Rows(read_state(self._history, manifest, view).rows, self._session)
+        return ArrowRows(read_state(self._history, manifest, view).rows, self._session)
 
     def dead_letters(
         self, epoch: int | None = None, *, source: str | None = None, kind: LetterKind = "bad"
-    ) -> Rows:
+    ) -> ArrowRows:
         """Records that were set aside, with ``epoch`` and ``source`` as the first columns.
 
         Args:
@@ -301,12 +301,12 @@ class ProjectPipeline:
             for table in read_letters(checkpoints, letters)
         ]
         if not tables:
-            return Rows(pa.table({}), self._session)
+            return ArrowRows(pa.table({}), self._session)
         try:
             together = pa.concat_tables(tables, promote_options="default")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise UnlikeColumns(tuple(sorted({str(each.source_id) for each in found}))) from error
-        return Rows(together, self._session)
+        return ArrowRows(together, self._session)
 
     def verify(self, epoch: int | None = None) -> Rerun:
         """Run a committed epoch again from its plan, and compare every hash. Publishes nothing.
@@ -435,7 +435,7 @@ class PipelineStatus:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class ArrowRows:
     """A table that can be had as Arrow, pandas or Spark.
 
     Libraries that read the Arrow PyCapsule interface (Polars, DuckDB, pandas) take it as it is.

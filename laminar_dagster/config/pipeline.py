@@ -72,12 +72,15 @@ class EpochConfig(msgspec.Struct, frozen=True, kw_only=True):
         max_delay: How long records may wait until an epoch starts that is not full.
         max_drift: How far a partition may run ahead of the slowest one in event time, such as
             ``5m``; records further ahead are read later. None is no limit.
+        sensor: Whether Dagster's sensor for epochs is on in an instance that was never told:
+            ``running`` or ``stopped``.
     """
 
     max_records: Annotated[int, Meta(ge=1, le=2**53)] = 1_000_000
     max_bytes: int | str = "1GiB"
     max_delay: str = "10s"
     max_drift: str | None = None
+    sensor: Literal["running", "stopped"] = "stopped"
 
     def __post_init__(self) -> None:
         """Refuse a size or a duration that cannot be read."""

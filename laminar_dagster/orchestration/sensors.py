@@ -69,7 +69,7 @@ def build_epoch_sensor(stream: Stream) -> dg.SensorDefinition:
         name=stream.names.job("epoch_sensor"),
         job_name=stream.names.job("epoch"),
         minimum_interval_seconds=_SECONDS,
-        default_status=dg.DefaultSensorStatus.STOPPED,
+        default_status=dg.DefaultSensorStatus[stream.model.config.epoch.sensor.upper()],
         description=f"Asks for the next epoch of {stream.names.pipeline} when data waits: more "
         f"than an epoch takes, or for {stream.model.config.epoch.max_delay}.",
     )

@@ -308,3 +308,15 @@ def test_a_schedule_asks_for_the_next_epoch_by_the_clock(stage: Stage) -> None:
     assert stage.checkpoints.prepared(EpochNumber(1))
     skipped = schedule(context)
     assert isinstance(skipped, dg.SkipReason)
+
+
+@pytest.mark.parametrize("status", ["running", "stopped"])
+def test_the_sensor_for_epochs_is_on_from_the_start_where_the_pipeline_says_so(
+    stage: Stage, status: str
+) -> None:
+    text = stage.files["pipeline.yml"]
+    stage.files["pipeline.yml"] = text.replace(
+        "max_delay: 20s", f"max_delay: 20s, sensor: {status}"
+    )
+    sensor = stage.defs.resolve_sensor_def("clicks_epoch_sensor")
+    assert sensor.default_status.name == status.upper()
