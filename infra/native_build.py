@@ -58,17 +58,22 @@ def build(root: Path, flags: tuple[str, ...] = ()) -> str | None:
     Returns:
         Why there is no library, or None when there is.
     """
-    folder = root / FOLDER
-    library = folder / LIBRARY
-    # One of older sources is worse than none.
-    library.unlink(missing_ok=True)
+    library = root / FOLDER / LIBRARY
+    problem = _compile(library, flags)
+    if problem is not None:
+        # One of older sources is worse than none. Until here it stays: others may be loading it.
+        library.unlink(missing_ok=True)
+    return problem
+
+
+def _compile(library: Path, flags: tuple[str, ...]) -> str | None:
     compiler = _compiler()
     if compiler is None:
         return "there is no C compiler (CC, cc, gcc, clang)"
     if os.name != "posix":
         return "it takes a POSIX system"
     unfinished = library.with_suffix(f".{os.getpid()}")
-    command = [*compiler, *_FLAGS, *flags, *map(str, sorted(folder.glob("*.c")))]
+    command = [*compiler, *_FLAGS, *flags, *map(str, sorted(library.parent.glob("*.c")))]
     try:
         done = subprocess.run(
             [*command, "-o", str(unfinished)],

@@ -500,37 +500,22 @@ def _end_with_parent() -> None:
 def _compute(spark: Any) -> None:
     """A source in Python, expressions, Arrow on both sides of a shuffle, a join, rows collected."""
     from pyspark.sql import functions as F
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
     columns = (
         "id BIGINT, name STRING, part INT, at TIMESTAMP, amount DECIMAL(10, 2), _control STRING"
     )
 
-    class Numbers(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "laminar_numbers"
+    def read(batches: Iterator[Any]) -> Iterator[Any]:
+        from datetime import UTC, datetime
+        from decimal import Decimal
 
-        def schema(self) -> str:
-            return columns
+        import pyarrow as pa
 
-        def reader(self, schema: Any) -> DataSourceReader:
-            return NumbersReader()
-
-    class NumbersReader(DataSourceReader):
-        def partitions(self) -> list[InputPartition]:
-            return [InputPartition(0), InputPartition(1)]
-
-        def read(self, partition: InputPartition) -> Iterator[Any]:
-            from datetime import UTC, datetime
-            from decimal import Decimal
-
-            import pyarrow as pa
-
-            names = ["id", "name", "part", "at", "amount", "_control"]
+        names = ["id", "name", "part", "at", "amount", "_control"]
+        kinds = [pa.int64(), pa.string(), pa.int32(), pa.timestamp("us", "UTC")]
+        kinds += [pa.decimal128(10, 2), pa.string()]
+        for _ in batches:
             rows = [(n, str(n), n % 7, datetime.now(UTC), Decimal(n), None) for n in range(100)]
-            kinds = [pa.int64(), pa.string(), pa.int32(), pa.timestamp("us", "UTC")]
-            kinds += [pa.decimal128(10, 2), pa.string()]
             yield pa.record_batch(
                 [
                     pa.array(column, kind)
@@ -542,8 +527,7 @@ def _compute(spark: Any) -> None:
     def same(batches: Iterator[Any]) -> Iterator[Any]:
         yield from batches
 
-    spark.dataSource.register(Numbers)
-    records = spark.read.format("laminar_numbers").load()
+    records = spark.range(0, 2, 1, 2).mapInArrow(read, columns)
     shown = records.where("id > 3 AND name LIKE '%1%' OR amount >= 0").selectExpr(
         "id",
         "upper(name) AS name",

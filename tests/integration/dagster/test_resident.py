@@ -107,7 +107,7 @@ def test_epochs_are_runs_with_their_assets(stand: Stand, first: dict[str, Any]) 
         assert run.tags["laminar/pipeline"] == "clickstream"
         assert run.tags["laminar/epoch"] == str(epoch)
         assert run.tags["laminar/resident"].startswith(f"{host}:")
-    for asset in ("epoch_plan", "page_minutes", "purchases", "state_snapshot"):
+    for asset in ("epoch_plan", "page_minutes_staged", "purchases_staged", "state_snapshot"):
         found = stand.dagster.materializations(f"clickstream/{asset}")
         assert [each.run_id for each in found] == [run.run_id for run in runs]
     newest = stand.dagster.materializations("clickstream/checkpoint_manifest")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from infra.load import Deadline
 from laminar_dagster.clients.mysql.server import Server
 from laminar_dagster.core.errors import (
     AuthFailed,
@@ -27,10 +29,12 @@ def purge(shop: Shop) -> None:
     shop.run("FLUSH BINARY LOGS")
     newest, _ = shop.log_end()
     # The server keeps a file for a moment that it has just handed out, or not yet synced.
-    for _ in range(2000):
+    deadline = Deadline(30)
+    while not deadline.is_over:
         shop.run(f"PURGE BINARY LOGS TO '{newest}'")
         if shop.run("SHOW BINARY LOGS")[0][0] == newest:
             return
+        time.sleep(0.01)
     pytest.fail("it does not purge its log")
 
 
