@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
@@ -48,12 +48,25 @@ def as_read(name: str, value: Any) -> Any:
     if isinstance(value, float):
         if math.isnan(value):
             return "nan"
-        return float(str(np.float32(value))) if name == "float32" else value
+        return value
     return Decimal(value) if name == "uint64" else value
+
+
+def as_stored(name: str, value: Any) -> Any:
+    """What psycopg has read, as the column has it.
+
+    It reads a float4 from the text that the server shortens it to: any that rounds to the same.
+    """
+    if isinstance(value, float):
+        value = float(np.float32(value)) if name == "float32" else value
+        return "nan" if math.isnan(value) else value
+    return value
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=tables(COLUMNS))
+# Halfway between two shorter texts: the server and NumPy shorten it differently.
+@example(table=pa.table({"row": [0], "float32": pa.array([65097648.0], pa.float32())}))
 def test_what_is_written_is_what_another_client_reads(
     postgres_place: PostgresPlace, table: pa.Table
 ) -> None:
@@ -66,7 +79,7 @@ def test_what_is_written_is_what_another_client_reads(
     expected = [
         tuple(as_read(name, value) for name, value in row.items()) for row in table.to_pylist()
     ]
-    assert [tuple("nan" if each != each else each for each in row) for row in found] == expected
+    assert [tuple(map(as_stored, table.column_names, row)) for row in found] == expected
     for at, field in enumerate(table.schema):
         check_digits(field, [row[at] for row in found])
 
