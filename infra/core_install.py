@@ -6,7 +6,6 @@ by default in one that is removed again. Versions are those of the lock.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from infra.cache import cache_dir
+from infra.environments import find_uv
 
 ROOT: Final = Path(__file__).parents[1]
 _MEGABYTE: Final = 10**6
@@ -38,19 +37,6 @@ class Installed:
     def describe(self) -> str:
         """The number of packages and their size, in a line."""
         return f"{len(self.packages)} packages, {self.size_bytes / _MEGABYTE:.0f} MB"
-
-
-def find_uv() -> str:
-    """The installer: of the PATH, or the one that the set-up keeps in the cache.
-
-    Raises:
-        FileNotFoundError: There is none; ``make setup`` installs it.
-    """
-    kept = sorted(cache_dir().glob("uv-*/bin/uv"))
-    found = shutil.which("uv") or (str(kept[-1]) if kept else None)
-    if found is None:
-        raise FileNotFoundError("there is no uv: run `make setup`")
-    return found
 
 
 def build_wheel(folder: Path) -> Path:

@@ -25,8 +25,8 @@ def python_with(name: str, requirements: Sequence[str]) -> Path:
 
     def build(folder: Path) -> None:
         home = str(folder / "env")
-        run(name, [_uv(), "venv", "--quiet", "--python", sys.executable, home])
-        run(name, [_uv(), "pip", "install", "--quiet", "--python", home, *requirements])
+        run(name, [find_uv(), "venv", "--quiet", "--python", sys.executable, home])
+        run(name, [find_uv(), "pip", "install", "--quiet", "--python", home, *requirements])
 
     return install_once(name, build) / "env" / "bin" / "python"
 
@@ -49,8 +49,12 @@ def run(name: str, command: Sequence[str]) -> None:
         raise ServiceUnavailable(name, f"cannot be installed:\n{done.stdout}")
 
 
-def _uv() -> str:
-    """The one on the PATH, or the one that the set-up of the project brought."""
+def find_uv() -> str:
+    """The uv on the PATH, or the one that the set-up of the project brought.
+
+    Raises:
+        ServiceUnavailable: There is none.
+    """
     if found := shutil.which("uv"):
         return found
     own_copies = sorted(cache_dir().glob("uv-*/bin/uv"))
